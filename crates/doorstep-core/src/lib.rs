@@ -1,0 +1,8 @@
+//! What Doorstep decides.
+//!
+//! Everything here is a plain function or a state machine over `(state, input, now, dice)`: no clock, no
+//! randomness of its own, no I/O, no async. The same code runs in production, in the simulator and in
+//! `doorstep policy simulate`.
+
+pub mod dice;
+pub mod time;
