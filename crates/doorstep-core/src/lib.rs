@@ -5,4 +5,7 @@
 //! `doorstep policy simulate`.
 
 pub mod dice;
+pub mod hints;
+pub mod outcome;
+pub mod retry;
 pub mod time;
