@@ -5,6 +5,7 @@
 //! `doorstep policy simulate`.
 
 pub mod dice;
+pub mod gate;
 pub mod hints;
 pub mod outcome;
 pub mod retry;

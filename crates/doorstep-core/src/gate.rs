@@ -1,0 +1,337 @@
+//! The one object that decides whether a destination may be sent to now (G1–G11, G14, G16).
+//!
+//! Five parts, each in its own file, each able to say why it holds and until when: a person's or our own
+//! suspension, the receiver's throttle, the breaker, the concurrency limit, the pace. A gate has one owner and no
+//! lock. What must survive a restart is [`GateState`], a plain value; requests in flight do not survive one.
+
+mod breaker;
+mod concurrency;
+mod limits;
+mod pace;
+mod suspension;
+mod throttle;
+
+use serde::{Deserialize, Serialize};
+
+use crate::dice::Jitter;
+use crate::outcome::Outcome;
+use crate::time::{Millis, Timestamp};
+
+pub use breaker::Breaker;
+pub use concurrency::Concurrency;
+pub use limits::{BreakerLimits, GateLimits, SuspensionLimits};
+pub use pace::{Pace, Rate};
+pub use suspension::{Suspension, SuspensionReason};
+pub use throttle::{Throttle, ThrottleReason};
+
+/// Whether a destination may be sent to now.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    state: GateState,
+    in_flight: u32,
+    probe_in_flight: bool,
+}
+
+/// All that a gate knows and that outlives the process. Whole numbers only: it is stored and restored exactly.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateState {
+    pub suspension: Suspension,
+    pub throttle: Throttle,
+    pub breaker: Breaker,
+    pub concurrency: Concurrency,
+    pub pace: Pace,
+}
+
+/// The answer to "may I send now?".
+#[derive(Debug)]
+pub enum Admission {
+    /// Yes: one request, to be settled or released exactly once.
+    Go(Permit),
+    Wait(Hold),
+}
+
+/// One request's leave to go. It remembers what the gate looked like, because answers arrive late and out of order.
+#[derive(Debug)]
+#[must_use = "a permit that is never settled or released takes its slot for ever"]
+pub struct Permit {
+    throttle_episode: u32,
+    breaker_generation: u32,
+    narrowings: u32,
+    probe: bool,
+    pressed: bool,
+}
+
+impl Permit {
+    /// Whether this request is the one that tests a tripped destination.
+    pub fn is_probe(&self) -> bool {
+        self.probe
+    }
+}
+
+/// Why not now, and until when. Without a time it waits for an event: an answer, or a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    pub why: Why,
+    pub until: Option<Timestamp>,
+}
+
+impl Hold {
+    pub fn until(why: Why, until: Timestamp) -> Self {
+        Self { why, until: Some(until) }
+    }
+
+    /// Held until something happens whose time nobody knows.
+    pub fn for_event(why: Why) -> Self {
+        Self { why, until: None }
+    }
+}
+
+/// What a waiting delivery waits for (G16).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    DueTime,
+    Pause,
+    Suspension,
+    Throttle,
+    Breaker,
+    Concurrency,
+    Pace,
+    Ordering,
+    ReplayRate,
+    /// Many destinations share one receiving host, and that host's cap is reached.
+    HostConcurrency,
+    /// All of this process's slots are taken; it is next in turn.
+    Capacity,
+}
+
+/// A change worth storing and telling about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GateChange {
+    Throttled {
+        until: Timestamp,
+        reason: ThrottleReason,
+        consecutive: u32,
+    },
+    /// The breaker opened (again): nothing is sent until then.
+    Tripped {
+        until: Timestamp,
+        trips: u32,
+    },
+    /// The probe came through: sending resumes, slowly.
+    Recovered,
+    Suspended(SuspensionReason),
+}
+
+/// A destination at a glance (M1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GateStatus {
+    Active,
+    Throttled,
+    Failing,
+    Probing,
+    Suspended,
+    Paused,
+}
+
+impl Gate {
+    /// A gate as it was stored. Whatever was in flight then is not any more.
+    pub fn restore(state: GateState) -> Self {
+        Self { state, in_flight: 0, probe_in_flight: false }
+    }
+
+    pub fn state(&self) -> &GateState {
+        &self.state
+    }
+
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// May one request go now? Only a yes spends anything.
+    pub fn admit(&mut self, limits: &GateLimits, now: Timestamp) -> Admission {
+        self.state.throttle.notice_clock(limits, now);
+        self.state.breaker.notice_clock(limits, now);
+        self.state.pace.notice_clock(limits, now);
+        if let Some(hold) = self.hold(limits, now) {
+            return Admission::Wait(hold);
+        }
+        let probe = self.state.breaker.is_tripped();
+        self.in_flight += 1;
+        self.probe_in_flight |= probe;
+        Admission::Go(Permit {
+            throttle_episode: self.state.throttle.episode(),
+            breaker_generation: self.state.breaker.generation(),
+            narrowings: self.state.concurrency.narrowings(),
+            probe,
+            pressed: self.state.pace.spend(limits, now),
+        })
+    }
+
+    /// Why nothing may be sent now, if so.
+    pub fn hold(&self, limits: &GateLimits, now: Timestamp) -> Option<Hold> {
+        let GateState { suspension, throttle, breaker, concurrency, pace } = &self.state;
+        suspension
+            .hold()
+            .or_else(|| throttle.hold(now))
+            .or_else(|| breaker.hold(self.probe_in_flight, now))
+            .or_else(|| concurrency.hold(limits, self.in_flight))
+            .or_else(|| pace.hold(limits, now))
+    }
+
+    /// Learns from what came back, and says what changed.
+    pub fn settle(
+        &mut self,
+        permit: Permit,
+        outcome: &Outcome,
+        limits: &GateLimits,
+        now: Timestamp,
+        jitter: Jitter,
+    ) -> Vec<GateChange> {
+        self.leave(&permit);
+        let mut changes = Vec::new();
+        match *outcome {
+            Outcome::Accepted { quota_spent_for } => {
+                self.state.suspension.answered();
+                self.state.throttle.succeeded(&permit, now);
+                self.state.concurrency.widen(limits);
+                self.state.pace.succeeded(&permit, limits, now);
+                changes.extend(self.flows(&permit, limits, now));
+                if let Some(wait) = quota_spent_for {
+                    changes.extend(self.state.throttle.quota_spent(wait, limits, now, jitter));
+                }
+            }
+            Outcome::Throttled { wait } => {
+                self.state.suspension.answered();
+                changes.extend(self.throttled(&permit, wait, limits, now, jitter));
+            }
+            Outcome::Failed { status, .. } => {
+                self.state.suspension.answered();
+                // These say "too busy"; a plain 500 says only that this one went wrong.
+                if matches!(status, 502..=504) {
+                    self.state.concurrency.narrow(&permit, limits);
+                }
+                changes.extend(self.fails(&permit, limits, now, jitter));
+            }
+            Outcome::TimedOut | Outcome::Unreachable => {
+                self.state.concurrency.narrow(&permit, limits);
+                changes.extend(self.fails(&permit, limits, now, jitter));
+            }
+            Outcome::Ambiguous { .. } => {
+                self.state.suspension.answered();
+                self.state.concurrency.widen(limits);
+                // It answers, so it is not down; but a probe must succeed to be one.
+                if permit.probe {
+                    changes.extend(self.fails(&permit, limits, now, jitter));
+                } else {
+                    changes.extend(self.flows(&permit, limits, now));
+                }
+            }
+            Outcome::Blocked => {
+                // No request was made: only a probe learns from that.
+                if permit.probe {
+                    changes.extend(self.fails(&permit, limits, now, jitter));
+                }
+            }
+            Outcome::Rejected { .. } | Outcome::Gone => {
+                let gone = matches!(outcome, Outcome::Gone);
+                self.state.concurrency.widen(limits);
+                changes.extend(self.flows(&permit, limits, now));
+                changes.extend(self.state.suspension.refused_for_good(gone, limits));
+            }
+        }
+        changes
+    }
+
+    /// Gives the permit back as if it had never been: the request's fate is unknown, by our own fault (D6).
+    pub fn release(&mut self, permit: Permit) {
+        self.leave(&permit);
+    }
+
+    fn leave(&mut self, permit: &Permit) {
+        assert!(self.in_flight > 0, "settled a request that was never admitted");
+        self.in_flight -= 1;
+        if permit.probe {
+            self.probe_in_flight = false;
+        }
+    }
+
+    fn throttled(
+        &mut self,
+        permit: &Permit,
+        wait: Option<Millis>,
+        limits: &GateLimits,
+        now: Timestamp,
+        jitter: Jitter,
+    ) -> Option<GateChange> {
+        let change = self.state.throttle.refused(permit, wait, limits, now, jitter);
+        let until = self.state.throttle.until()?;
+        if change.is_some() {
+            self.state.pace.refused(permit, now, until);
+        } else {
+            self.state.pace.resumes_at(until);
+        }
+        change
+    }
+
+    /// An answer that shows a living receiver.
+    fn flows(&mut self, permit: &Permit, limits: &GateLimits, now: Timestamp) -> Option<GateChange> {
+        let change = self.state.breaker.answered(permit, limits, now)?;
+        self.recover(limits, now);
+        Some(change)
+    }
+
+    fn fails(&mut self, permit: &Permit, limits: &GateLimits, now: Timestamp, jitter: Jitter) -> Option<GateChange> {
+        let change = self.state.breaker.failed(permit, limits, now, jitter)?;
+        self.state.pace.stopped();
+        Some(change)
+    }
+
+    /// A receiver that comes back meets a ramp, not a herd.
+    fn recover(&mut self, limits: &GateLimits, now: Timestamp) {
+        self.state.concurrency.ramp();
+        self.state.pace.recover(limits, now);
+    }
+
+    /// Holds everything until [`Gate::resume`]. Nothing is discarded.
+    pub fn pause(&mut self) {
+        self.state.suspension.pause();
+        self.state.pace.stopped();
+    }
+
+    /// Ends a pause or a suspension; the backlog drains with the ramp.
+    pub fn resume(&mut self, limits: &GateLimits, now: Timestamp) {
+        if self.state.suspension.resume() {
+            self.recover(limits, now);
+        }
+    }
+
+    /// Lets one probe go now instead of at the end of the cool-down.
+    pub fn force_probe(&mut self, now: Timestamp) {
+        self.state.breaker.probe_now(now);
+    }
+
+    /// Ends a throttle by hand and forgets its count. The learned pace stays.
+    pub fn clear_throttle(&mut self, now: Timestamp) {
+        self.state.throttle.clear(now);
+        self.state.pace.resumes_at(now);
+    }
+
+    pub fn status(&self, now: Timestamp) -> GateStatus {
+        if let Some(hold) = self.state.suspension.hold() {
+            return if hold.why == Why::Pause { GateStatus::Paused } else { GateStatus::Suspended };
+        }
+        if self.state.throttle.hold(now).is_some() {
+            return GateStatus::Throttled;
+        }
+        match (self.state.breaker.is_tripped(), self.probe_in_flight) {
+            (true, true) => GateStatus::Probing,
+            (true, false) => GateStatus::Failing,
+            (false, _) => GateStatus::Active,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+//! What a destination's gate is told to keep to. Every default is the specification's.
+
+use serde::{Deserialize, Serialize};
+
+use super::Rate;
+use crate::time::Millis;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateLimits {
+    /// At most this many requests at once (G9). At least 1.
+    pub concurrency: u32,
+    /// At most this many requests over time (G10) …
+    pub rate: Rate,
+    /// … with this many at once after a silence. At least 1.
+    pub burst: u32,
+    /// A receiver's own wish to wait is honoured up to this much (G5).
+    pub wait_max: Millis,
+    pub breaker: BreakerLimits,
+    pub suspension: SuspensionLimits,
+}
+
+/// When the breaker trips and how long it stays so (G8).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BreakerLimits {
+    /// Over the rolling minute, fewer requests than this prove nothing.
+    pub requests_min: u32,
+    /// This share of transient failures, in per cent, trips it.
+    pub failure_percent: u32,
+    /// So does this many in a row.
+    pub failures_in_row: u32,
+    /// The first cool-down; each further one doubles …
+    pub cool_down: Millis,
+    /// … up to this.
+    pub cool_down_max: Millis,
+}
+
+/// When permanent answers suspend a destination (G11).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SuspensionLimits {
+    pub permanent_in_row: u32,
+    pub gone_in_row: u32,
+}
+
+impl Default for GateLimits {
+    fn default() -> Self {
+        Self {
+            concurrency: 10,
+            rate: Rate::per_second(1_000),
+            burst: 100,
+            wait_max: Millis::from_hours(24),
+            breaker: BreakerLimits::default(),
+            suspension: SuspensionLimits::default(),
+        }
+    }
+}
+
+impl Default for BreakerLimits {
+    fn default() -> Self {
+        Self {
+            requests_min: 10,
+            failure_percent: 50,
+            failures_in_row: 10,
+            cool_down: Millis::from_secs(30),
+            cool_down_max: Millis::from_mins(10),
+        }
+    }
+}
+
+impl Default for SuspensionLimits {
+    fn default() -> Self {
+        Self { permanent_in_row: 100, gone_in_row: 3 }
+    }
+}

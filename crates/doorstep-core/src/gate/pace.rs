@@ -1,0 +1,144 @@
+//! How fast: the configured rate, the rate that a throttling receiver has taught us, and the ramp after recovery.
+//!
+//! The slowest of the three counts. While one of the last two holds, requests are spaced evenly, because what a
+//! receiver refuses is usually the burst.
+
+mod learned;
+mod recovery;
+
+use serde::{Deserialize, Serialize};
+
+use super::{GateLimits, Hold, Permit, Why};
+use crate::time::{Millis, Timestamp};
+use learned::Learned;
+use recovery::Recovery;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pace {
+    /// Microseconds since the epoch: when the next request is on time. Earlier ones use up the burst.
+    next_at: i64,
+    learned: Learned,
+    recovery: Recovery,
+}
+
+/// Requests over time, in millionths of a request per second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Rate(u64);
+
+impl Rate {
+    /// The slowest pace there is: one request an hour.
+    pub const SLOWEST: Self = Self(278);
+    pub const FASTEST: Self = Self(1_000_000_000_000);
+
+    pub fn per_second(n: u64) -> Self {
+        Self::from_micros(n.saturating_mul(1_000_000))
+    }
+
+    /// `n` requests in `span`.
+    pub fn over(n: u64, span: Millis) -> Self {
+        let micros = u128::from(n) * 1_000_000_000 / u128::from(span.0.max(1));
+        Self::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+    }
+
+    fn from_micros(micros: u64) -> Self {
+        Self(micros).clamp(Self::SLOWEST, Self::FASTEST)
+    }
+
+    /// For people and for the API.
+    #[expect(clippy::cast_precision_loss, reason = "shown, never computed with")]
+    pub fn as_per_second(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+
+    fn percent(self, percent: u64) -> Self {
+        Self::from_micros(self.0 / 100 * percent + self.0 % 100 * percent / 100)
+    }
+
+    fn plus(self, micros: u64) -> Self {
+        Self::from_micros(self.0.saturating_add(micros))
+    }
+
+    /// Microseconds from one request to the next. Rounded up: never faster than said.
+    fn interval(self) -> i64 {
+        i64::try_from(1_000_000_000_000u64.div_ceil(self.0)).unwrap_or(i64::MAX)
+    }
+}
+
+impl Pace {
+    /// The pace in force.
+    pub fn rate(&self, limits: &GateLimits) -> Rate {
+        [self.learned.rate(), self.recovery.rate()].into_iter().flatten().fold(limits.rate, Rate::min)
+    }
+
+    /// What throttling has taught about this receiver, if it has.
+    pub fn learned(&self) -> Option<Rate> {
+        self.learned.rate()
+    }
+
+    fn burst(&self, limits: &GateLimits) -> i64 {
+        let even = self.learned.rate().is_some() || self.recovery.rate().is_some();
+        if even { 1 } else { i64::from(limits.burst.max(1)) }
+    }
+
+    pub(super) fn hold(&self, limits: &GateLimits, now: Timestamp) -> Option<Hold> {
+        let tolerance = (self.burst(limits) - 1).saturating_mul(self.rate(limits).interval());
+        let admits_at = self.next_at.saturating_sub(tolerance);
+        if admits_at <= micros(now) {
+            return None;
+        }
+        // Rounded up to the next whole millisecond: never early.
+        let until = Timestamp(admits_at.div_euclid(1_000).saturating_add(i64::from(admits_at.rem_euclid(1_000) > 0)));
+        Some(Hold::until(Why::Pace, until))
+    }
+
+    /// A clock that was set back must not hold a request for longer than the pace itself asks.
+    pub(super) fn notice_clock(&mut self, limits: &GateLimits, now: Timestamp) {
+        let ahead = self.burst(limits).saturating_mul(self.rate(limits).interval());
+        self.next_at = self.next_at.min(micros(now).saturating_add(ahead));
+    }
+
+    /// Takes one request's place. Says whether the pace was what it waited for: only then does its success prove
+    /// that the receiver can take this much.
+    pub(super) fn spend(&mut self, limits: &GateLimits, now: Timestamp) -> bool {
+        let (now, interval) = (micros(now), self.rate(limits).interval());
+        let pressed = now < self.next_at.saturating_add(interval);
+        // A request that comes a little late does not push back those after it.
+        let on_time = if now.saturating_sub(self.next_at) <= LATENESS { self.next_at } else { now };
+        self.next_at = on_time.saturating_add(interval);
+        pressed
+    }
+
+    pub(super) fn succeeded(&mut self, permit: &Permit, limits: &GateLimits, now: Timestamp) {
+        self.learned.succeeded(permit.pressed, limits, now);
+        self.recovery.succeeded(permit.pressed, limits, now);
+    }
+
+    /// The receiver refused, and is left alone until then.
+    pub(super) fn refused(&mut self, permit: &Permit, now: Timestamp, until: Timestamp) {
+        self.learned.refused(permit.pressed, now, until);
+        self.resumes_at(until);
+    }
+
+    pub(super) fn resumes_at(&mut self, until: Timestamp) {
+        self.learned.resumes_at(until);
+        self.next_at = micros(until);
+    }
+
+    /// Nothing is sent from now on: remember how much used to be.
+    pub(super) fn stopped(&mut self) {
+        self.recovery.stopped();
+    }
+
+    pub(super) fn recover(&mut self, limits: &GateLimits, now: Timestamp) {
+        self.recovery.begin(limits, now);
+        self.next_at = micros(now);
+    }
+}
+
+/// Timers fire a little late; so much is made up for.
+const LATENESS: i64 = 10_000;
+
+fn micros(at: Timestamp) -> i64 {
+    at.0.saturating_mul(1_000)
+}

@@ -1,0 +1,137 @@
+//! A receiver's "not so fast": it is left alone for as long as it asks, or ever longer if it does not say (G1–G5).
+
+use serde::{Deserialize, Serialize};
+
+use super::{GateChange, GateLimits, Hold, Permit, Why};
+use crate::dice::Jitter;
+use crate::retry::stretched;
+use crate::time::{Millis, Timestamp};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Throttle {
+    until: Option<Timestamp>,
+    reason: Option<ThrottleReason>,
+    /// Throttles since the last success.
+    consecutive: u32,
+    updated_at: Timestamp,
+    /// Counts the throttles, so that an answer can be told from one to an earlier request.
+    episode: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThrottleReason {
+    /// It refused and said for how long.
+    Asked,
+    /// It refused and did not say for how long.
+    Unsaid,
+    /// It accepted, and said that its quota is now spent.
+    QuotaSpent,
+}
+
+/// How long a destination is left alone that does not say for how long: by the count of throttles in a row.
+const UNSAID_WAITS: [Millis; 5] =
+    [Millis::from_secs(60), Millis::from_mins(5), Millis::from_mins(15), Millis::from_hours(1), Millis::from_hours(6)];
+
+/// "Retry after 0" is often a rounded-down fraction; taken to the letter it would be a busy loop.
+const ASKED_MIN: Millis = Millis::from_secs(1);
+
+impl Throttle {
+    pub fn until(&self) -> Option<Timestamp> {
+        self.until
+    }
+
+    pub fn reason(&self) -> Option<ThrottleReason> {
+        self.reason
+    }
+
+    pub fn consecutive(&self) -> u32 {
+        self.consecutive
+    }
+
+    pub fn updated_at(&self) -> Timestamp {
+        self.updated_at
+    }
+
+    pub(super) fn episode(&self) -> u32 {
+        self.episode
+    }
+
+    pub(super) fn hold(&self, now: Timestamp) -> Option<Hold> {
+        self.until.filter(|until| now < *until).map(|until| Hold::until(Why::Throttle, until))
+    }
+
+    /// A clock that was set back must not turn a minute into a year.
+    pub(super) fn notice_clock(&mut self, limits: &GateLimits, now: Timestamp) {
+        self.until = self.until.map(|until| until.min(now + limits.wait_max));
+    }
+
+    /// Takes a refusal in. Says so if it begins a new throttle; an answer to a request that was already on its way
+    /// when the throttle began belongs to that one.
+    pub(super) fn refused(
+        &mut self,
+        permit: &Permit,
+        asked: Option<Millis>,
+        limits: &GateLimits,
+        now: Timestamp,
+        jitter: Jitter,
+    ) -> Option<GateChange> {
+        let begins = permit.throttle_episode == self.episode;
+        if begins {
+            self.episode = self.episode.wrapping_add(1);
+            self.consecutive = self.consecutive.saturating_add(1);
+        }
+        let (wait, reason) = match asked {
+            Some(asked) => (stretched(asked.max(ASKED_MIN), jitter), ThrottleReason::Asked),
+            None if begins => (unsaid_wait(self.consecutive), ThrottleReason::Unsaid),
+            None => return None,
+        };
+        self.extend(now + wait.min(limits.wait_max), reason, now);
+        begins.then(|| self.change())
+    }
+
+    /// Its quota is spent: it is left alone until it resets, and that is no throttle to count.
+    pub(super) fn quota_spent(
+        &mut self,
+        wait: Millis,
+        limits: &GateLimits,
+        now: Timestamp,
+        jitter: Jitter,
+    ) -> Option<GateChange> {
+        let until = now + stretched(wait, jitter).min(limits.wait_max);
+        self.extend(until, ThrottleReason::QuotaSpent, now).then(|| self.change())
+    }
+
+    // Answers arrive out of order: a short wait must not cut a longer one.
+    fn extend(&mut self, until: Timestamp, reason: ThrottleReason, now: Timestamp) -> bool {
+        let longer = self.until.is_none_or(|current| until > current);
+        if longer {
+            (self.until, self.reason, self.updated_at) = (Some(until), Some(reason), now);
+        }
+        longer
+    }
+
+    fn change(&self) -> GateChange {
+        GateChange::Throttled {
+            until: self.until.unwrap_or_default(),
+            reason: self.reason.unwrap_or(ThrottleReason::Unsaid),
+            consecutive: self.consecutive,
+        }
+    }
+
+    /// A success ends the row, unless its request left before the throttle began.
+    pub(super) fn succeeded(&mut self, permit: &Permit, now: Timestamp) {
+        if permit.throttle_episode == self.episode && self.consecutive > 0 {
+            (self.consecutive, self.updated_at) = (0, now);
+        }
+    }
+
+    pub(super) fn clear(&mut self, now: Timestamp) {
+        (self.until, self.reason, self.consecutive, self.updated_at) = (None, None, 0, now);
+    }
+}
+
+fn unsaid_wait(consecutive: u32) -> Millis {
+    let step = usize::try_from(consecutive.saturating_sub(1)).unwrap_or(usize::MAX);
+    UNSAID_WAITS[step.min(UNSAID_WAITS.len() - 1)]
+}
