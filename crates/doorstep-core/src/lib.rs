@@ -4,6 +4,7 @@
 //! randomness of its own, no I/O, no async. The same code runs in production, in the simulator and in
 //! `doorstep policy simulate`.
 
+pub mod address;
 pub mod dice;
 pub mod gate;
 pub mod hints;
