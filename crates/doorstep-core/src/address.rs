@@ -8,15 +8,19 @@
 mod allow;
 mod nat64;
 mod ranges;
+mod target;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
+use thiserror::Error;
 
 pub use allow::{ALLOWED_RANGES_MAX, RuleFault};
 pub use ranges::Denial;
+pub use target::{TargetHost, TargetUrl, URL_BYTES_MAX, UrlFault};
 
 use nat64::Nat64;
+use target::Exception;
 
 /// What the operator of this deployment permits. The default permits public addresses over `https` and nothing else.
 ///
@@ -36,6 +40,22 @@ pub enum Verdict {
     /// In a range that the operator allowed: `http` and any port may go there too.
     AllowedByOperator,
     Denied(Denial),
+}
+
+/// Why no connection is made, for the operator. A tenant is told only that the target is blocked: which of these it was
+/// would map the operator's network for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    #[error("the host resolves to no address; check the name's DNS records")]
+    NoAddress,
+    #[error(
+        "the host resolves to {address}, which is in {denial}; add its range to DOORSTEP_ALLOW_TARGETS to permit it"
+    )]
+    Forbidden { address: IpAddr, denial: Denial },
+    #[error("the host resolves to {address}, and http:// needs a range of DOORSTEP_ALLOW_TARGETS; use https://")]
+    PlainHttp { address: IpAddr },
+    #[error("the host resolves to {address}, and port {port} needs a range of DOORSTEP_ALLOW_TARGETS; use 443")]
+    Port { address: IpAddr, port: u16 },
 }
 
 impl AddressRules {
@@ -78,8 +98,31 @@ impl AddressRules {
         }
     }
 
+    /// Whether `target` may be connected to, given every address that its host resolved to. One forbidden address is
+    /// enough to refuse: an answer that mixes public and private addresses is an attack or a mistake.
+    pub fn permit(&self, target: &TargetUrl, addresses: &[IpAddr]) -> Result<(), Refusal> {
+        if addresses.is_empty() {
+            return Err(Refusal::NoAddress);
+        }
+        addresses.iter().try_for_each(|address| self.permit_one(target, *address))
+    }
+
+    fn permit_one(&self, target: &TargetUrl, address: IpAddr) -> Result<(), Refusal> {
+        match (self.judge(address), target.exception()) {
+            (Verdict::Denied(denial), _) => Err(Refusal::Forbidden { address, denial }),
+            (Verdict::Allowed, Some(Exception::PlainHttp)) => Err(Refusal::PlainHttp { address }),
+            (Verdict::Allowed, Some(Exception::Port(port))) => Err(Refusal::Port { address, port }),
+            (Verdict::Allowed, None) | (Verdict::AllowedByOperator, _) => Ok(()),
+        }
+    }
+
     fn allows(&self, address: IpAddr) -> bool {
         self.allow.iter().any(|range| range.contains(&address))
+    }
+
+    /// Whether some address, yet to be resolved, could be one that the operator allowed.
+    fn makes_exceptions(&self) -> bool {
+        !self.allow.is_empty()
     }
 }
 

@@ -103,6 +103,65 @@ fn more_ranges_than_the_limit_are_refused() {
     assert_eq!(allowing(&list(ALLOWED_RANGES_MAX)).allowing("10.9.9.9"), Err(RuleFault::TooMany));
 }
 
+#[test]
+fn one_forbidden_address_refuses_the_whole_answer() {
+    let public = TargetUrl::parse("https://hooks.example.com/in", &strict()).unwrap();
+    for (answer, refused) in [
+        (&["8.8.8.8", "2606:4700::1"][..], None),
+        (&["8.8.8.8", "10.0.0.1"], Some("10.0.0.1")),
+        (&["10.0.0.1", "8.8.8.8"], Some("10.0.0.1")),
+        (&["8.8.8.8", "2606:4700::1", "::ffff:169.254.169.254"], Some("::ffff:169.254.169.254")),
+        (&["127.0.0.1"], Some("127.0.0.1")),
+    ] {
+        match (strict().permit(&public, &ips(answer)), refused) {
+            (Ok(()), None) => {}
+            (Err(Refusal::Forbidden { address, .. }), Some(expected)) => assert_eq!(address, ip(expected)),
+            (result, _) => panic!("{answer:?}: {result:?}"),
+        }
+    }
+    assert_eq!(strict().permit(&public, &[]), Err(Refusal::NoAddress));
+    assert_eq!(allowing("0.0.0.0/0").permit(&public, &[]), Err(Refusal::NoAddress));
+}
+
+#[test]
+fn plain_http_and_low_ports_go_only_to_the_operators_ranges() {
+    let rules = allowing("10.0.0.0/8");
+    let https = TargetUrl::parse("https://hooks.example.com/", &rules).unwrap();
+    let http = TargetUrl::parse("http://hooks.example.com/", &rules).unwrap();
+    let low = TargetUrl::parse("https://hooks.example.com:81/", &rules).unwrap();
+    let (inside, outside) = (ip("10.0.0.1"), ip("8.8.8.8"));
+    for target in [&https, &http, &low] {
+        assert_eq!(rules.permit(target, &[inside]), Ok(()));
+    }
+    assert_eq!(rules.permit(&https, &[inside, outside]), Ok(()));
+    for answer in [&[outside][..], &[inside, outside], &[outside, inside]] {
+        assert_eq!(rules.permit(&http, answer), Err(Refusal::PlainHttp { address: outside }));
+        assert_eq!(rules.permit(&low, answer), Err(Refusal::Port { address: outside, port: 81 }));
+    }
+}
+
+#[test]
+fn a_developer_reaches_localhost_by_allowing_loopback() {
+    let rules = allowing("127.0.0.0/8");
+    for (text, normalised) in [
+        ("http://localhost:3000", "http://localhost:3000/"),
+        ("http://127.0.0.1:3000", "http://127.0.0.1:3000/"),
+        ("https://localhost", "https://localhost/"),
+        ("http://[::1]:3000", "http://[::1]:3000/"),
+        ("http://receiver/hook", "http://receiver/hook"),
+        ("http://hooks.internal./hook", "http://hooks.internal/hook"),
+        ("http://[::ffff:127.0.0.1]:81/", "http://[::ffff:7f00:1]:81/"),
+    ] {
+        let target = TargetUrl::parse(text, &rules).unwrap_or_else(|fault| panic!("{text}: {fault}"));
+        assert_eq!(target.as_str(), normalised);
+        assert_eq!(rules.permit(&target, &[ip("127.0.0.1")]), Ok(()), "{text}");
+        assert_eq!(rules.permit(&target, &ips(&["::1", "127.0.0.1"])), Ok(()), "{text}");
+        assert!(rules.permit(&target, &ips(&["127.0.0.1", "10.0.0.1"])).is_err(), "{text}");
+    }
+    assert_eq!(TargetUrl::parse("http://8.8.8.8/", &rules), Err(UrlFault::PlainHttp));
+    assert_eq!(TargetUrl::parse("https://8.8.8.8:25/", &rules), Err(UrlFault::Port(25)));
+}
+
 fn any_address() -> impl Strategy<Value = IpAddr> {
     prop_oneof![
         any::<u32>().prop_map(|bits| IpAddr::V4(bits.into())),
@@ -125,6 +184,16 @@ proptest! {
         let v4 = std::net::Ipv4Addr::from(bits);
         let rules = allowing("10.0.0.0/8");
         prop_assert_eq!(rules.judge(v4.into()), rules.judge(v4.to_ipv6_mapped().into()));
+    }
+
+    #[test]
+    fn what_is_permitted_together_is_permitted_one_by_one(answer in prop::collection::vec(any_address(), 1..5)) {
+        let rules = allowing("128.0.0.0/1");
+        for text in ["https://a.example/", "http://a.example/", "https://a.example:25/"] {
+            let target = TargetUrl::parse(text, &rules).unwrap();
+            let each = answer.iter().all(|address| rules.permit(&target, &[*address]).is_ok());
+            prop_assert_eq!(rules.permit(&target, &answer).is_ok(), each);
+        }
     }
 
     #[test]
