@@ -5,6 +5,7 @@
 //! `doorstep policy simulate`.
 
 pub mod address;
+pub mod custom_headers;
 pub mod dice;
 pub mod gate;
 pub mod hints;
