@@ -113,6 +113,8 @@ pub enum GateChange {
         reason: ThrottleReason,
         consecutive: u32,
     },
+    /// It accepts again: the count of throttles is back to zero.
+    Unthrottled,
     /// The breaker opened (again): nothing is sent until then.
     Tripped {
         until: Timestamp,
@@ -194,7 +196,7 @@ impl Gate {
         match *outcome {
             Outcome::Accepted { quota_spent_for } => {
                 self.state.suspension.answered();
-                self.state.throttle.succeeded(&permit, now);
+                changes.extend(self.state.throttle.succeeded(&permit, now));
                 self.state.concurrency.widen(limits);
                 self.state.pace.succeeded(&permit, limits, now);
                 changes.extend(self.flows(&permit, limits, now));

@@ -4,11 +4,16 @@
 //! randomness of its own, no I/O, no async. The same code runs in production, in the simulator and in
 //! `doorstep policy simulate`.
 
-pub mod address;
-pub mod custom_headers;
+pub mod time;
 pub mod dice;
-pub mod gate;
+pub mod id;
+
 pub mod hints;
 pub mod outcome;
 pub mod retry;
-pub mod time;
+pub mod gate;
+pub mod delivery;
+pub mod scheduler;
+
+pub mod address;
+pub mod custom_headers;

@@ -120,10 +120,12 @@ impl Throttle {
     }
 
     /// A success ends the row, unless its request left before the throttle began.
-    pub(super) fn succeeded(&mut self, permit: &Permit, now: Timestamp) {
-        if permit.throttle_episode == self.episode && self.consecutive > 0 {
-            (self.consecutive, self.updated_at) = (0, now);
+    pub(super) fn succeeded(&mut self, permit: &Permit, now: Timestamp) -> Option<GateChange> {
+        if permit.throttle_episode != self.episode || self.consecutive == 0 {
+            return None;
         }
+        (self.consecutive, self.updated_at) = (0, now);
+        Some(GateChange::Unthrottled)
     }
 
     pub(super) fn clear(&mut self, now: Timestamp) {

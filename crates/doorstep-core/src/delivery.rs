@@ -1,0 +1,169 @@
+//! One event to one destination: the unit of work, and what is written when it has been tried.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{DeliveryId, DestinationId, EventId};
+use crate::outcome::{Class, Outcome};
+use crate::retry::{DeadReason, Decision, Progress};
+use crate::time::Timestamp;
+
+/// A delivery that is not finished. It carries all that its next attempt needs to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    pub id: DeliveryId,
+    pub event_id: EventId,
+    pub destination_id: DestinationId,
+    /// Ingest order within the store.
+    pub seq: u64,
+    pub due_at: Timestamp,
+    /// Requests made so far, those that cost nothing included.
+    pub requests: u32,
+    pub progress: Progress,
+    pub ordering: Option<OrderingSlot>,
+}
+
+/// A delivery's place among those with the same ordering key (O1, O2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrderingSlot {
+    pub key: Arc<str>,
+    /// Counts up by one within the key, so that a receiver can detect gaps.
+    pub sequence: u64,
+}
+
+/// Whether a destination's deliveries keep their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ordering {
+    #[default]
+    Unordered,
+    /// One at a time per key, in ingest order; other keys flow in parallel.
+    ByKey { behind_dead: BehindDead },
+}
+
+/// What happens to the deliveries behind a dead one with the same key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BehindDead {
+    /// They go on.
+    #[default]
+    Skip,
+    /// They wait until a person has retried or abandoned it.
+    Hold,
+}
+
+/// First attempts and retries queue apart, so that neither can crowd out the other (G15).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Track {
+    First,
+    Retry,
+}
+
+impl Track {
+    pub const ALL: [Self; 2] = [Self::First, Self::Retry];
+}
+
+/// A delivery's place in its track: by due time, then by ingest order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    pub due_at: Timestamp,
+    pub seq: u64,
+}
+
+impl Delivery {
+    pub fn place(&self) -> Place {
+        Place { due_at: self.due_at, seq: self.seq }
+    }
+
+    /// A throttled first attempt is still a first attempt: it has cost nothing.
+    pub fn track(&self) -> Track {
+        if self.progress.attempts == 0 { Track::First } else { Track::Retry }
+    }
+
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.progress.give_up_at <= now
+    }
+
+    /// The delivery after an attempt: what it has spent, and when it is due again.
+    pub fn after(&self, outcome: &Outcome, decision: Decision, now: Timestamp) -> Self {
+        let mut next = self.clone();
+        next.requests = next.requests.saturating_add(1);
+        match outcome.class() {
+            Class::Throttled => {}
+            Class::Ambiguous => {
+                next.progress.attempts = next.progress.attempts.saturating_add(1);
+                next.progress.ambiguous = next.progress.ambiguous.saturating_add(1);
+            }
+            Class::Success | Class::Transient | Class::Permanent => {
+                next.progress.attempts = next.progress.attempts.saturating_add(1);
+            }
+        }
+        if let Decision::RetryAt(at) = decision {
+            next.due_at = at;
+            next.progress.last_delay = at.since(now);
+        }
+        next
+    }
+}
+
+/// What is written once a delivery has been tried, or has run out of time: outcome and decision together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settlement {
+    /// The delivery as it is from now on.
+    pub delivery: Delivery,
+    /// `None`: it ended without a further request.
+    pub outcome: Option<Outcome>,
+    pub decision: Decision,
+    /// Whether the next delivery with the same ordering key may go now.
+    pub releases_key: bool,
+    pub settled_at: Timestamp,
+}
+
+impl Settlement {
+    pub fn new(
+        delivery: Delivery,
+        outcome: Option<Outcome>,
+        decision: Decision,
+        ordering: Ordering,
+        now: Timestamp,
+    ) -> Self {
+        let releases_key = delivery.ordering.is_some() && releases_key(decision, ordering);
+        Self { delivery, outcome, decision, releases_key, settled_at: now }
+    }
+}
+
+fn releases_key(decision: Decision, ordering: Ordering) -> bool {
+    match decision {
+        Decision::Delivered | Decision::Dead(DeadReason::Abandoned) => true,
+        Decision::RetryAt(_) | Decision::Requeue => false,
+        Decision::Dead(DeadReason::Exhausted | DeadReason::Expired | DeadReason::Rejected) => match ordering {
+            // The destination was changed while this was on its way: nothing is left to keep in order.
+            Ordering::Unordered => true,
+            Ordering::ByKey { behind_dead: BehindDead::Skip } => true,
+            Ordering::ByKey { behind_dead: BehindDead::Hold } => false,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_released_by_an_end_and_by_nothing_else() {
+        let (skip, hold) = (BehindDead::Skip, BehindDead::Hold);
+        for (decision, after_skip, after_hold) in [
+            (Decision::Delivered, true, true),
+            (Decision::RetryAt(Timestamp(1)), false, false),
+            (Decision::Requeue, false, false),
+            (Decision::Dead(DeadReason::Exhausted), true, false),
+            (Decision::Dead(DeadReason::Expired), true, false),
+            (Decision::Dead(DeadReason::Rejected), true, false),
+            (Decision::Dead(DeadReason::Abandoned), true, true),
+        ] {
+            let check = |behind_dead| releases_key(decision, Ordering::ByKey { behind_dead });
+            assert_eq!((check(skip), check(hold)), (after_skip, after_hold), "{decision:?}");
+        }
+    }
+}

@@ -1,0 +1,597 @@
+//! Who is next: destinations first, then their deliveries (G12, G15, O1, C4).
+//!
+//! The scheduler is told what happened ([`Input`]) and says what to do ([`Command`]); it does nothing itself. It keeps
+//! one lane per destination: its gate and a small window of what the store holds. A lane that cannot send costs
+//! nothing until its time comes or something happens to it, so the cost of a decision depends neither on how many
+//! destinations are idle or blocked nor on how much is queued.
+//!
+//! What the one who carries out the commands promises:
+//! - A `Refill` sees everything that was settled by commands before it.
+//! - A `Refill` of an ordered destination sees only the first unfinished delivery of each key; when a settlement
+//!   releases a key, the next one arrives as `Available`.
+//! - Every `Send` ends in exactly one `Answered` or `Interrupted`, every `Refill` in one `Refilled` or `RefillFailed`.
+
+mod messages;
+mod lane;
+mod window;
+mod turns;
+mod hosts;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, DefaultHasher};
+
+use crate::delivery::{Delivery, Ordering, Settlement, Track};
+use crate::dice::Dice;
+use crate::gate::{Admission, Gate, GateState, Hold, Permit, Why};
+use crate::id::{DeliveryId, DestinationId};
+use crate::outcome::Outcome;
+use crate::retry::{DeadReason, Decision};
+use crate::time::{Millis, Timestamp};
+use hosts::Hosts;
+use lane::{Lane, LaneKey};
+use turns::Turns;
+
+pub use messages::{Command, DestinationPlan, Hand, Input, SchedulerLimits, Ticket};
+
+/// A store that cannot be read is asked again after this long.
+const REFILL_RETRY_AFTER: Millis = Millis::from_secs(1);
+/// Of this many turns in which both could go, one is a retry's.
+const TURNS_PER_RETRY: u32 = 5;
+
+/// One slot in this many is for destinations that have no request out.
+const NEWCOMERS_SHARE: usize = 8;
+
+type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
+
+#[derive(Debug)]
+pub struct Scheduler {
+    limits: SchedulerLimits,
+    lanes: Vec<Option<Lane>>,
+    free: Vec<LaneKey>,
+    by_destination: Map<DestinationId, LaneKey>,
+    turns: Turns,
+    timers: BTreeSet<(Timestamp, LaneKey)>,
+    refill_queue: VecDeque<(LaneKey, Track)>,
+    refills: Map<Ticket, (DestinationId, Track)>,
+    last_ticket: Ticket,
+    flights: Map<DeliveryId, Flight>,
+    in_flight_by_track: [usize; 2],
+    lanes_in_flight: usize,
+    hosts: Hosts,
+    turn: u32,
+    stopped: bool,
+    lanes_visited: u64,
+}
+
+/// A request on its way.
+#[derive(Debug)]
+struct Flight {
+    lane: LaneKey,
+    delivery: Delivery,
+    permit: Permit,
+    withdrawn: bool,
+}
+
+impl Scheduler {
+    pub fn new(limits: SchedulerLimits) -> Self {
+        let hosts = Hosts::new(limits.per_host_max);
+        Self {
+            limits,
+            lanes: Vec::new(),
+            free: Vec::new(),
+            by_destination: Map::default(),
+            turns: Turns::default(),
+            timers: BTreeSet::new(),
+            refill_queue: VecDeque::new(),
+            refills: Map::default(),
+            last_ticket: Ticket(0),
+            flights: Map::default(),
+            in_flight_by_track: [0, 0],
+            lanes_in_flight: 0,
+            hosts,
+            turn: 0,
+            stopped: false,
+            lanes_visited: 0,
+        }
+    }
+
+    /// Takes in what happened and says what follows.
+    pub fn handle(&mut self, input: Input, now: Timestamp, dice: &mut dyn Dice, out: &mut Vec<Command>) {
+        match input {
+            Input::Adopted { plan, gate, backlog } => self.adopt(*plan, *gate, backlog, now),
+            Input::Changed { plan } => self.change(*plan, now),
+            Input::Dropped { destination_id } => self.drop_lane(destination_id),
+            Input::Weighted { tenant_id, weight } => self.turns.weigh(tenant_id, weight),
+            Input::Available { deliveries } => self.available(deliveries, now),
+            Input::Refilled { ticket, deliveries, exhausted } => self.refilled(ticket, deliveries, exhausted, now),
+            Input::RefillFailed { ticket } => self.refill_failed(ticket, now),
+            Input::Answered { delivery_id, outcome } => self.answered(delivery_id, &outcome, now, dice, out),
+            Input::Interrupted { delivery_id } => self.interrupted(delivery_id, now),
+            Input::Overdue { deliveries } => self.overdue(deliveries, now, out),
+            Input::Withdrawn { delivery } => self.withdraw(&delivery, now),
+            Input::Handled { destination_id, hand } => self.handled(destination_id, hand, now, out),
+            Input::Woken => self.woken(now),
+            Input::Stop => self.stopped = true,
+        }
+        self.start_refills(out);
+        self.dispatch(now, out);
+    }
+
+    /// When [`Input::Woken`] is due, if nothing happens before.
+    pub fn wake_at(&self) -> Option<Timestamp> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// How often a lane was looked at since the start: what decisions cost, without a clock.
+    pub fn lanes_visited(&self) -> u64 {
+        self.lanes_visited
+    }
+
+    pub fn gate(&self, destination_id: DestinationId) -> Option<&Gate> {
+        self.key(destination_id).and_then(|key| self.lane(key)).map(|lane| &lane.gate)
+    }
+
+    /// Why a delivery that could go by its ordering key does not go now; `None` if it is on its way (G16).
+    pub fn hold(&self, delivery: &Delivery, now: Timestamp) -> Option<Hold> {
+        if self.flights.contains_key(&delivery.id) {
+            return None;
+        }
+        if delivery.due_at > now {
+            return Some(Hold::until(Why::DueTime, delivery.due_at));
+        }
+        let lane = self.key(delivery.destination_id).and_then(|key| self.lane(key));
+        let gate = lane.and_then(|lane| lane.gate.hold(&lane.plan.limits, now).or(lane.blocked));
+        Some(gate.unwrap_or(Hold::for_event(Why::Capacity)))
+    }
+
+    // What happens to destinations.
+
+    fn adopt(&mut self, plan: DestinationPlan, gate: GateState, backlog: bool, now: Timestamp) {
+        if let Some(key) = self.key(plan.id) {
+            // What is in flight keeps the gate that it left through.
+            if let Some(lane) = self.lane_mut(key).filter(|lane| lane.leaving) {
+                lane.come_back(plan, backlog);
+            }
+            return self.unblock(key, now);
+        }
+        let (id, lane) = (plan.id, Lane::new(plan, Gate::restore(gate), backlog));
+        let key = match self.free.pop() {
+            Some(key) => {
+                self.lanes[key.index()] = Some(lane);
+                key
+            }
+            None => {
+                self.lanes.push(Some(lane));
+                LaneKey::at(self.lanes.len() - 1)
+            }
+        };
+        self.by_destination.insert(id, key);
+        self.reschedule(key, now);
+    }
+
+    fn change(&mut self, plan: DestinationPlan, now: Timestamp) {
+        let Some(key) = self.key(plan.id) else { return };
+        if let Some(lane) = self.lane_mut(key) {
+            assert!(lane.plan.tenant_id == plan.tenant_id, "a destination never changes hands");
+            lane.plan = plan;
+        }
+        self.unblock(key, now);
+    }
+
+    fn drop_lane(&mut self, destination_id: DestinationId) {
+        let Some(key) = self.key(destination_id) else { return };
+        self.set_timer(key, None);
+        self.hosts.leave_queue(key);
+        let Some(lane) = self.lanes[key.index()].as_mut() else { return };
+        lane.leaving = true;
+        for track in Track::ALL {
+            if std::mem::take(&mut lane.in_turns[track as usize]) {
+                self.turns.leave(lane.plan.tenant_id, track, key);
+            }
+        }
+        self.free_if_gone(key);
+    }
+
+    fn handled(&mut self, destination_id: DestinationId, hand: Hand, now: Timestamp, out: &mut Vec<Command>) {
+        let Some(key) = self.key(destination_id) else { return };
+        let Some(lane) = self.lane_mut(key) else { return };
+        match hand {
+            Hand::Pause => lane.gate.pause(),
+            Hand::Resume => lane.gate.resume(&lane.plan.limits, now),
+            Hand::Probe => lane.gate.force_probe(now),
+            Hand::ClearThrottle => lane.gate.clear_throttle(now),
+        }
+        let state = Box::new(lane.gate.state().clone());
+        out.push(Command::SaveGate { destination_id, state });
+        self.unblock(key, now);
+    }
+
+    // What happens to deliveries.
+
+    fn available(&mut self, deliveries: Vec<Delivery>, now: Timestamp) {
+        let mut touched = BTreeSet::new();
+        for delivery in deliveries {
+            if let Some(key) = self.key(delivery.destination_id) {
+                self.put(key, delivery);
+                touched.insert(key);
+            }
+        }
+        for key in touched {
+            self.reschedule(key, now);
+        }
+    }
+
+    fn put(&mut self, key: LaneKey, delivery: Delivery) {
+        let window_max = self.limits.window_max;
+        if self.flights.contains_key(&delivery.id) {
+            return;
+        }
+        if let Some(lane) = self.lane_mut(key) {
+            lane.window_mut(delivery.track()).put(delivery, window_max);
+        }
+    }
+
+    fn refilled(&mut self, ticket: Ticket, mut deliveries: Vec<Delivery>, exhausted: bool, now: Timestamp) {
+        let Some((key, track)) = self.refill_ended(ticket) else { return };
+        deliveries.retain(|delivery| !self.flights.contains_key(&delivery.id));
+        if let Some(lane) = self.lane_mut(key) {
+            lane.window_mut(track).refilled(ticket, deliveries, exhausted);
+        }
+        self.reschedule(key, now);
+    }
+
+    fn refill_failed(&mut self, ticket: Ticket, now: Timestamp) {
+        let Some((key, track)) = self.refill_ended(ticket) else { return };
+        let retry_at = now + REFILL_RETRY_AFTER;
+        let Some(lane) = self.lane_mut(key) else { return };
+        lane.window_mut(track).refill_failed(ticket);
+        // Not at once: a store in trouble is not helped by being asked in a loop.
+        if lane.timer.is_none_or(|timer| timer > retry_at) {
+            self.set_timer(key, Some(retry_at));
+        }
+    }
+
+    fn refill_ended(&mut self, ticket: Ticket) -> Option<(LaneKey, Track)> {
+        let (destination_id, track) = self.refills.remove(&ticket)?;
+        Some((self.key(destination_id)?, track))
+    }
+
+    fn answered(
+        &mut self,
+        delivery_id: DeliveryId,
+        outcome: &Outcome,
+        now: Timestamp,
+        dice: &mut dyn Dice,
+        out: &mut Vec<Command>,
+    ) {
+        let Some(flight) = self.land(delivery_id, now) else { return };
+        let Flight { lane: key, delivery, permit, withdrawn } = flight;
+        let Some(lane) = self.lane_mut(key) else { return };
+        let changes = lane.gate.settle(permit, outcome, &lane.plan.limits, now, dice.roll());
+        let decision = lane.plan.policy.next(outcome, &delivery.progress, now, dice.roll());
+        let (ordering, destination_id) = (lane.plan.ordering, lane.plan.id);
+        let next = delivery.after(outcome, decision, now);
+        if !withdrawn {
+            self.forget_read(key, &delivery);
+            let settlement = Settlement::new(next.clone(), Some(*outcome), decision, ordering, now);
+            out.push(Command::Settle(settlement));
+            match decision {
+                Decision::RetryAt(_) | Decision::Requeue => self.put(key, next),
+                Decision::Delivered | Decision::Dead(_) => {}
+            }
+        }
+        if !changes.is_empty() {
+            self.save_gate(key, out);
+        }
+        out.extend(changes.into_iter().map(|change| Command::Announce { destination_id, change }));
+        self.unblock(key, now);
+        self.free_if_gone(key);
+    }
+
+    fn interrupted(&mut self, delivery_id: DeliveryId, now: Timestamp) {
+        let Some(flight) = self.land(delivery_id, now) else { return };
+        let Flight { lane: key, delivery, permit, withdrawn } = flight;
+        if let Some(lane) = self.lane_mut(key) {
+            lane.gate.release(permit);
+        }
+        if !withdrawn {
+            self.put(key, delivery);
+        }
+        self.unblock(key, now);
+        self.free_if_gone(key);
+    }
+
+    fn overdue(&mut self, deliveries: Vec<Delivery>, now: Timestamp, out: &mut Vec<Command>) {
+        for delivery in deliveries {
+            if self.flights.contains_key(&delivery.id) || !delivery.is_expired(now) {
+                continue;
+            }
+            let Some(key) = self.key(delivery.destination_id) else { continue };
+            self.take_out(key, &delivery);
+            self.expire(key, delivery, now, out);
+        }
+    }
+
+    fn expire(&mut self, key: LaneKey, delivery: Delivery, now: Timestamp, out: &mut Vec<Command>) {
+        let ordering = self.lane(key).map_or(Ordering::Unordered, |lane| lane.plan.ordering);
+        let decision = Decision::Dead(DeadReason::Expired);
+        out.push(Command::Settle(Settlement::new(delivery, None, decision, ordering, now)));
+    }
+
+    fn withdraw(&mut self, delivery: &Delivery, now: Timestamp) {
+        if let Some(flight) = self.flights.get_mut(&delivery.id) {
+            flight.withdrawn = true;
+            return;
+        }
+        if let Some(key) = self.key(delivery.destination_id) {
+            self.take_out(key, delivery);
+            self.reschedule(key, now);
+        }
+    }
+
+    fn take_out(&mut self, key: LaneKey, delivery: &Delivery) {
+        self.forget_read(key, delivery);
+        if let Some(lane) = self.lane_mut(key) {
+            lane.window_mut(delivery.track()).remove(delivery.place());
+        }
+    }
+
+    /// A read that is under way may still find this delivery as it was.
+    fn forget_read(&mut self, key: LaneKey, delivery: &Delivery) {
+        if let Some(lane) = self.lane_mut(key) {
+            lane.window_mut(delivery.track()).forget_read(delivery);
+        }
+    }
+
+    fn land(&mut self, delivery_id: DeliveryId, now: Timestamp) -> Option<Flight> {
+        let flight = self.flights.remove(&delivery_id)?;
+        self.in_flight_by_track[flight.delivery.track() as usize] -= 1;
+        let lane = self.lanes[flight.lane.index()].as_ref()?;
+        self.lanes_in_flight -= usize::from(lane.gate.in_flight() == 1);
+        if let Some(next) = self.hosts.leave(&lane.plan.host) {
+            self.unblock(next, now);
+        }
+        Some(flight)
+    }
+
+    fn save_gate(&self, key: LaneKey, out: &mut Vec<Command>) {
+        if let Some(lane) = self.lane(key) {
+            let state = Box::new(lane.gate.state().clone());
+            out.push(Command::SaveGate { destination_id: lane.plan.id, state });
+        }
+    }
+
+    // Whose turn it is.
+
+    fn woken(&mut self, now: Timestamp) {
+        while let Some(&(at, key)) = self.timers.first()
+            && at <= now
+        {
+            self.set_timer(key, None);
+            self.unblock(key, now);
+        }
+    }
+
+    fn unblock(&mut self, key: LaneKey, now: Timestamp) {
+        if let Some(lane) = self.lane_mut(key) {
+            lane.blocked = None;
+        }
+        self.reschedule(key, now);
+    }
+
+    /// Finds out what a lane waits for: its turn, a read, or a time.
+    fn reschedule(&mut self, key: LaneKey, now: Timestamp) {
+        self.lanes_visited += 1;
+        let window_max = self.limits.window_max;
+        let Some(lane) = self.lanes[key.index()].as_mut() else { return };
+        if lane.blocked.is_some() || lane.leaving {
+            return;
+        }
+        let (mut due, mut next_due) = (false, None);
+        for track in Track::ALL {
+            let window = lane.window_mut(track);
+            if window.wants_refill(window_max) {
+                window.refill_asked();
+                self.refill_queue.push_back((key, track));
+            }
+            match window.first_due() {
+                Some(due_at) if due_at <= now => due = true,
+                Some(due_at) => next_due = Some(next_due.map_or(due_at, |next: Timestamp| next.min(due_at))),
+                None => {}
+            }
+        }
+        self.set_timer(key, next_due);
+        if due {
+            self.enter_turns(key, now);
+        }
+    }
+
+    fn enter_turns(&mut self, key: LaneKey, now: Timestamp) {
+        let Some(lane) = self.lanes[key.index()].as_mut() else { return };
+        for track in Track::ALL {
+            let due = lane.window(track).first_due().is_some_and(|due_at| due_at <= now);
+            if due && !lane.in_turns[track as usize] {
+                lane.in_turns[track as usize] = true;
+                self.turns.enter(lane.plan.tenant_id, track, key);
+            }
+        }
+    }
+
+    fn start_refills(&mut self, out: &mut Vec<Command>) {
+        while !self.stopped
+            && self.refills.len() < self.limits.refills_max
+            && let Some((key, track)) = self.refill_queue.pop_front()
+        {
+            let (window_max, ticket) = (self.limits.window_max, Ticket(self.last_ticket.0 + 1));
+            let Some(lane) = self.lane_mut(key).filter(|lane| !lane.leaving) else { continue };
+            let destination_id = lane.plan.id;
+            let Some((after, limit)) = lane.window_mut(track).start_refill(ticket, window_max) else { continue };
+            self.last_ticket = ticket;
+            self.refills.insert(ticket, (destination_id, track));
+            out.push(Command::Refill { ticket, destination_id, track, after, limit });
+        }
+    }
+
+    fn dispatch(&mut self, now: Timestamp, out: &mut Vec<Command>) {
+        while !self.stopped
+            && self.flights.len() < self.limits.in_flight_max
+            && let Some(track) = self.next_track()
+            && let Some((tenant_id, key)) = self.turns.take(track)
+        {
+            if let Some(lane) = self.lane_mut(key) {
+                lane.in_turns[track as usize] = false;
+            }
+            if self.send_one(key, track, now, out) {
+                self.turns.charge(tenant_id);
+            }
+            self.start_refills(out);
+        }
+    }
+
+    /// First attempts before retries, but each keeps a share of the turns and of the slots (G15).
+    fn next_track(&mut self) -> Option<Track> {
+        let reserved = self.limits.in_flight_max * self.limits.reserved_percent / 100;
+        let open_to = |track: Track| {
+            !self.turns.is_empty(track)
+                && self.in_flight_by_track[track as usize] < self.limits.in_flight_max - reserved
+        };
+        match (open_to(Track::First), open_to(Track::Retry)) {
+            (false, false) => None,
+            (true, false) => Some(Track::First),
+            (false, true) => Some(Track::Retry),
+            (true, true) => {
+                self.turn = (self.turn + 1) % TURNS_PER_RETRY;
+                Some(if self.turn == 0 { Track::Retry } else { Track::First })
+            }
+        }
+    }
+
+    /// Sends the lane's next delivery of this track if its gate admits it. Whatever happens, the lane is left waiting
+    /// for something: its next turn, a time, or an event.
+    fn send_one(&mut self, key: LaneKey, track: Track, now: Timestamp, out: &mut Vec<Command>) -> bool {
+        self.lanes_visited += 1;
+        if self.lane(key).is_none_or(|lane| lane.blocked.is_some()) {
+            return false;
+        }
+        self.expire_heads(key, track, now, out);
+        let Some(permit) = self.admit(key, track, now) else {
+            self.pass_host_on(key, now);
+            return false;
+        };
+        let delivery = self.lane_mut(key).and_then(|lane| lane.window_mut(track).take_first());
+        let delivery = delivery.expect("admitted a delivery that is not there");
+        self.take_off(key, delivery, permit, out);
+        self.reschedule(key, now);
+        true
+    }
+
+    fn expire_heads(&mut self, key: LaneKey, track: Track, now: Timestamp, out: &mut Vec<Command>) {
+        while let Some(lane) = self.lane_mut(key)
+            && let Some(delivery) = lane.window_mut(track).take_first_if(|first| first.is_expired(now))
+        {
+            self.expire(key, delivery, now, out);
+        }
+    }
+
+    /// A permit for the lane's first delivery of this track, or the lane waits for what it lacks.
+    fn admit(&mut self, key: LaneKey, track: Track, now: Timestamp) -> Option<Permit> {
+        let shared = self.shared_hold(key);
+        let lane = self.lanes[key.index()].as_mut()?;
+        if lane.window(track).first_due().is_none_or(|due_at| due_at > now) {
+            self.reschedule(key, now);
+            return None;
+        }
+        let hold = match shared {
+            Some(hold) => hold,
+            None => match lane.gate.admit(&lane.plan.limits, now) {
+                Admission::Go(permit) => return Some(permit),
+                Admission::Wait(hold) => hold,
+            },
+        };
+        lane.blocked = Some(hold);
+        if hold.why == Why::HostConcurrency {
+            self.hosts.queue(&lane.plan.host, key);
+        }
+        self.set_timer(key, hold.until);
+        None
+    }
+
+    /// What holds a lane though its own gate would not: its fair share of scarce slots, or its host's cap.
+    fn shared_hold(&self, key: LaneKey) -> Option<Hold> {
+        let lane = self.lane(key)?;
+        let in_flight = usize::try_from(lane.gate.in_flight()).unwrap_or(usize::MAX);
+        if in_flight > 0 && !self.has_room_beyond(in_flight) {
+            return Some(Hold::for_event(Why::Capacity));
+        }
+        self.hosts.is_full(&lane.plan.host).then(|| Hold::for_event(Why::HostConcurrency))
+    }
+
+    /// Whether a lane that has `in_flight` requests out may have another. Destinations that hang cannot take all slots:
+    /// once half are taken each lane keeps to its share, and the last ones are for lanes that have none. A lane that
+    /// is held here always has a request of its own to wait for.
+    fn has_room_beyond(&self, in_flight: usize) -> bool {
+        let shared = self.limits.in_flight_max - self.limits.in_flight_max / NEWCOMERS_SHARE;
+        let scarce = self.flights.len() >= self.limits.in_flight_max / 2;
+        self.flights.len() < shared && !(scarce && in_flight >= shared.div_ceil(self.lanes_in_flight.max(1)))
+    }
+
+    /// A lane that was called because its host has room, and does not use it, lets the next one have it.
+    fn pass_host_on(&mut self, key: LaneKey, now: Timestamp) {
+        let Some(lane) = self.lanes[key.index()].as_ref() else { return };
+        if let Some(next) = self.hosts.next_waiting(&lane.plan.host) {
+            self.unblock(next, now);
+        }
+    }
+
+    fn take_off(&mut self, key: LaneKey, delivery: Delivery, permit: Permit, out: &mut Vec<Command>) {
+        let Some(lane) = self.lanes[key.index()].as_ref() else { return };
+        self.lanes_in_flight += usize::from(lane.gate.in_flight() == 1);
+        self.hosts.enter(&lane.plan.host);
+        self.in_flight_by_track[delivery.track() as usize] += 1;
+        out.push(Command::Send { delivery: delivery.clone(), probe: permit.is_probe() });
+        let flight = Flight { lane: key, delivery, permit, withdrawn: false };
+        let previous = self.flights.insert(flight.delivery.id, flight);
+        assert!(previous.is_none(), "sent a delivery that was already on its way");
+    }
+
+    fn set_timer(&mut self, key: LaneKey, at: Option<Timestamp>) {
+        let Some(lane) = self.lanes[key.index()].as_mut() else { return };
+        if lane.timer == at {
+            return;
+        }
+        if let Some(previous) = std::mem::replace(&mut lane.timer, at) {
+            self.timers.remove(&(previous, key));
+        }
+        if let Some(at) = at {
+            self.timers.insert((at, key));
+        }
+    }
+
+    fn free_if_gone(&mut self, key: LaneKey) {
+        if let Some(lane) = self.lane(key).filter(|lane| lane.leaving && lane.gate.in_flight() == 0) {
+            let id = lane.plan.id;
+            self.by_destination.remove(&id);
+            self.lanes[key.index()] = None;
+            self.free.push(key);
+        }
+    }
+
+    fn key(&self, destination_id: DestinationId) -> Option<LaneKey> {
+        self.by_destination.get(&destination_id).copied()
+    }
+
+    fn lane(&self, key: LaneKey) -> Option<&Lane> {
+        self.lanes[key.index()].as_ref()
+    }
+
+    fn lane_mut(&mut self, key: LaneKey) -> Option<&mut Lane> {
+        self.lanes[key.index()].as_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! What a scheduler is told and what it says.
+
+use std::sync::Arc;
+
+use crate::delivery::{Delivery, Ordering, Place, Settlement, Track};
+use crate::gate::{GateChange, GateLimits, GateState};
+use crate::id::{DeliveryId, DestinationId, TenantId};
+use crate::outcome::Outcome;
+use crate::retry::RetryPolicy;
+
+/// Bounds of one scheduler.
+#[derive(Clone, Debug)]
+pub struct SchedulerLimits {
+    /// Requests at once, over all destinations.
+    pub in_flight_max: usize,
+    /// Deliveries that one lane keeps in memory, per track.
+    pub window_max: usize,
+    /// Reads of the store at once.
+    pub refills_max: usize,
+    /// This share of the slots, in per cent, is kept for first attempts; as much for retries.
+    pub reserved_percent: usize,
+    /// Requests at once to one receiving host, over all destinations there (G10).
+    pub per_host_max: Option<usize>,
+}
+
+impl Default for SchedulerLimits {
+    fn default() -> Self {
+        Self { in_flight_max: 4_096, window_max: 64, refills_max: 64, reserved_percent: 20, per_host_max: None }
+    }
+}
+
+/// What the scheduler needs to know of a destination.
+#[derive(Clone, Debug)]
+pub struct DestinationPlan {
+    pub id: DestinationId,
+    pub tenant_id: TenantId,
+    /// The receiving host, where a cap per host is wanted.
+    pub host: Arc<str>,
+    pub limits: Arc<GateLimits>,
+    pub policy: Arc<RetryPolicy>,
+    pub ordering: Ordering,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Input {
+    /// This destination is ours to serve from now on. `backlog`: the store may hold deliveries for it.
+    Adopted { plan: Box<DestinationPlan>, gate: Box<GateState>, backlog: bool },
+    /// Its settings changed.
+    Changed { plan: Box<DestinationPlan> },
+    /// It is ours no more: deleted, or handed to another node.
+    Dropped { destination_id: DestinationId },
+    /// A tenant's share in the turns. Unknown tenants have weight 1.
+    Weighted { tenant_id: TenantId, weight: u32 },
+    /// These are in the store and may go: new, next of their key, or sent again by a person.
+    Available { deliveries: Vec<Delivery> },
+    /// What a `Refill` found. `exhausted`: there is nothing beyond.
+    Refilled { ticket: Ticket, deliveries: Vec<Delivery>, exhausted: bool },
+    /// The store could not be read.
+    RefillFailed { ticket: Ticket },
+    /// A request came to its end.
+    Answered { delivery_id: DeliveryId, outcome: Outcome },
+    /// A request's fate is unknown, by our own fault: the delivery runs again and pays nothing (D6).
+    Interrupted { delivery_id: DeliveryId },
+    /// These have run out of time, wherever they wait.
+    Overdue { deliveries: Vec<Delivery> },
+    /// A person ended this one.
+    Withdrawn { delivery: Box<Delivery> },
+    /// A person's hand on a gate (G14).
+    Handled { destination_id: DestinationId, hand: Hand },
+    /// The time of [`Scheduler::wake_at`] has come.
+    Woken,
+    /// Send nothing more; what is in flight comes to its end.
+    Stop,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hand {
+    Pause,
+    Resume,
+    Probe,
+    ClearThrottle,
+}
+
+/// What to do.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Read up to `limit` deliveries of this track behind `after`, in order of their places.
+    Refill {
+        ticket: Ticket,
+        destination_id: DestinationId,
+        track: Track,
+        after: Option<Place>,
+        limit: usize,
+    },
+    Send {
+        delivery: Delivery,
+        probe: bool,
+    },
+    Settle(Settlement),
+    SaveGate {
+        destination_id: DestinationId,
+        state: Box<GateState>,
+    },
+    Announce {
+        destination_id: DestinationId,
+        change: GateChange,
+    },
+}
+
+/// Ties the answer to a `Refill` to its question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub(super) u64);

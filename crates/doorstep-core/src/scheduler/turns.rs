@@ -1,0 +1,94 @@
+//! Fair turns: between tenants by weight, then between a tenant's lanes one after the other (G12).
+//!
+//! Each tenant has a pass, which every turn moves on by one over its weight; the lowest pass is next. A tenant that
+//! was idle joins at the current pass: it neither owes nor has saved anything.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::Map;
+use super::lane::LaneKey;
+use crate::delivery::Track;
+use crate::id::TenantId;
+
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    tenants: Map<TenantId, Tenant>,
+    /// Tenants with a lane whose turn could come, per track, by pass.
+    ready: [BTreeSet<(u64, TenantId)>; 2],
+    current: u64,
+}
+
+#[derive(Debug)]
+struct Tenant {
+    weight: u32,
+    pass: u64,
+    lanes: [VecDeque<LaneKey>; 2],
+}
+
+/// What one turn costs a tenant of weight 1.
+const STRIDE: u64 = 1 << 20;
+/// A weight above this counts as this.
+pub(super) const WEIGHT_MAX: u32 = 1_000;
+
+impl Turns {
+    pub(super) fn weigh(&mut self, tenant_id: TenantId, weight: u32) {
+        self.tenant(tenant_id).weight = weight.clamp(1, WEIGHT_MAX);
+    }
+
+    pub(super) fn is_empty(&self, track: Track) -> bool {
+        self.ready[track as usize].is_empty()
+    }
+
+    pub(super) fn enter(&mut self, tenant_id: TenantId, track: Track, lane: LaneKey) {
+        let current = self.current;
+        let tenant = self.tenant(tenant_id);
+        if tenant.lanes.iter().all(VecDeque::is_empty) {
+            tenant.pass = tenant.pass.max(current);
+        }
+        tenant.lanes[track as usize].push_back(lane);
+        let pass = tenant.pass;
+        self.ready[track as usize].insert((pass, tenant_id));
+    }
+
+    pub(super) fn leave(&mut self, tenant_id: TenantId, track: Track, lane: LaneKey) {
+        let Some(tenant) = self.tenants.get_mut(&tenant_id) else { return };
+        let lanes = &mut tenant.lanes[track as usize];
+        lanes.retain(|other| *other != lane);
+        if lanes.is_empty() {
+            self.ready[track as usize].remove(&(tenant.pass, tenant_id));
+        }
+    }
+
+    /// The lane whose turn it is.
+    pub(super) fn take(&mut self, track: Track) -> Option<(TenantId, LaneKey)> {
+        let &(pass, tenant_id) = self.ready[track as usize].first()?;
+        let tenant = self.tenants.get_mut(&tenant_id)?;
+        let lane = tenant.lanes[track as usize].pop_front()?;
+        if tenant.lanes[track as usize].is_empty() {
+            self.ready[track as usize].remove(&(pass, tenant_id));
+        }
+        self.current = self.current.max(pass);
+        Some((tenant_id, lane))
+    }
+
+    /// The turn was used.
+    pub(super) fn charge(&mut self, tenant_id: TenantId) {
+        let Some(tenant) = self.tenants.get_mut(&tenant_id) else { return };
+        let before = tenant.pass;
+        tenant.pass += STRIDE / u64::from(tenant.weight);
+        for (ready, lanes) in self.ready.iter_mut().zip(&tenant.lanes) {
+            ready.remove(&(before, tenant_id));
+            if !lanes.is_empty() {
+                ready.insert((tenant.pass, tenant_id));
+            }
+        }
+    }
+
+    fn tenant(&mut self, tenant_id: TenantId) -> &mut Tenant {
+        self.tenants.entry(tenant_id).or_insert_with(|| Tenant {
+            weight: 1,
+            pass: 0,
+            lanes: [VecDeque::new(), VecDeque::new()],
+        })
+    }
+}
