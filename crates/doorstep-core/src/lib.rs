@@ -15,5 +15,6 @@ pub mod gate;
 pub mod delivery;
 pub mod scheduler;
 
+pub mod signature;
 pub mod address;
 pub mod custom_headers;
