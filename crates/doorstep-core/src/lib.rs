@@ -15,6 +15,7 @@ pub mod gate;
 pub mod delivery;
 pub mod scheduler;
 
+pub mod route;
 pub mod signature;
 pub mod address;
 pub mod custom_headers;
