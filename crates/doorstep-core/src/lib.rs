@@ -16,6 +16,7 @@ pub mod delivery;
 pub mod scheduler;
 
 pub mod route;
+pub mod filter;
 pub mod signature;
 pub mod address;
 pub mod custom_headers;
