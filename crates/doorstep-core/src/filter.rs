@@ -88,6 +88,11 @@ impl<'a> Payload<'a> {
     fn json(&self) -> Option<&Value> {
         self.json.get_or_init(|| serde_json::from_slice(self.bytes).ok()).as_ref()
     }
+
+    #[cfg(test)]
+    pub(crate) fn is_parsed(&self) -> bool {
+        self.json.get().is_some()
+    }
 }
 
 /// Why a filter is refused, and where.

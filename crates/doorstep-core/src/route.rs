@@ -13,11 +13,30 @@ use serde::{Deserialize, Serialize};
 
 pub use pattern::{PATTERNS_MAX, PatternsError, TypePattern, TypePatterns};
 
+use crate::filter::{Filter, Payload};
+
 /// An event type, and a pattern for one, is at most so many bytes long.
 pub const EVENT_TYPE_LEN_MAX: usize = 128;
 
 /// An event type, and a pattern for one, has at most so many segments.
 pub const EVENT_TYPE_SEGMENTS_MAX: usize = 10;
+
+/// Which events a destination asks for: by default all of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Subscription {
+    #[serde(default)]
+    pub event_types: TypePatterns,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<Filter>,
+}
+
+impl Subscription {
+    /// The payload is looked at only if the type fits and there is a filter; share it between destinations, and it is
+    /// parsed at most once.
+    pub fn matches(&self, event_type: &EventType, payload: &Payload<'_>) -> bool {
+        self.event_types.matches(event_type) && self.filter.as_ref().is_none_or(|filter| filter.matches(payload))
+    }
+}
 
 /// What kind of event happened: segments of letters, digits, `_` and `-`, with dots between them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -133,6 +152,52 @@ mod tests {
         ] {
             assert_eq!(text.parse::<EventType>(), Err(expected), "{text:?}");
         }
+    }
+
+    fn subscription(json: &str) -> Subscription {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn an_event_has_to_fit_both_the_types_and_the_filter() {
+        let paid = r#"{"event_types": ["invoice.*"], "filter": {"amount": {"gte": 100}}}"#;
+        let filter_only = r#"{"filter": {"amount": {"gte": 100}}, "event_types": ["*"]}"#;
+        for (json, name, payload, expected) in [
+            ("{}", "invoice.paid", "not JSON", true),
+            (r#"{"filter": null}"#, "invoice.paid", "not JSON", true),
+            (r#"{"event_types": ["invoice.*"]}"#, "invoice.paid", "not JSON", true),
+            (r#"{"event_types": ["invoice.*"]}"#, "order.paid", "{}", false),
+            (r#"{"event_types": ["order.*", "*.paid"]}"#, "invoice.paid", "{}", true),
+            (paid, "invoice.paid", r#"{"amount": 100}"#, true),
+            (paid, "invoice.paid", r#"{"amount": 99}"#, false),
+            (paid, "order.paid", r#"{"amount": 100}"#, false),
+            (paid, "invoice.paid", "not JSON", false),
+            (filter_only, "order.paid", r#"{"amount": 100}"#, true),
+        ] {
+            let matches = subscription(json).matches(&name.parse().unwrap(), &Payload::new(payload.as_bytes()));
+            assert_eq!(matches, expected, "{json} on {name} {payload}");
+        }
+    }
+
+    #[test]
+    fn a_payload_stays_unparsed_while_no_destination_of_that_type_has_a_filter() {
+        let payload = Payload::new(b"{}");
+        let name: EventType = "invoice.paid".parse().unwrap();
+        assert!(subscription("{}").matches(&name, &payload));
+        assert!(!subscription(r#"{"event_types": ["order.*"], "filter": {"a": 1}}"#).matches(&name, &payload));
+        assert!(!payload.is_parsed());
+        assert!(!subscription(r#"{"filter": {"a": 1}}"#).matches(&name, &payload));
+        assert!(payload.is_parsed());
+    }
+
+    #[test]
+    fn a_subscription_is_written_back_as_it_was_read() {
+        for json in
+            [r#"{"event_types":["*"]}"#, r#"{"event_types":["invoice.*","order.paid"],"filter":{"z":1,"a":["x"]}}"#]
+        {
+            assert_eq!(serde_json::to_string(&subscription(json)).unwrap(), json);
+        }
+        assert_eq!(subscription("{}"), Subscription::default());
     }
 
     #[test]
