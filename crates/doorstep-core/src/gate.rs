@@ -198,7 +198,8 @@ impl Gate {
                 self.state.suspension.answered();
                 changes.extend(self.state.throttle.succeeded(&permit, now));
                 self.state.concurrency.widen(limits);
-                self.state.pace.succeeded(&permit, limits, now);
+                let late = permit.throttle_episode != self.state.throttle.episode();
+                self.state.pace.succeeded(&permit, late, limits, now);
                 changes.extend(self.flows(&permit, limits, now));
                 if let Some(wait) = quota_spent_for {
                     changes.extend(self.state.throttle.quota_spent(wait, limits, now, jitter));

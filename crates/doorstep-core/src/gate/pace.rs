@@ -102,15 +102,16 @@ impl Pace {
     /// that the receiver can take this much.
     pub(super) fn spend(&mut self, limits: &GateLimits, now: Timestamp) -> bool {
         let (now, interval) = (micros(now), self.rate(limits).interval());
-        let pressed = now < self.next_at.saturating_add(interval);
+        let pressed = now < self.next_at.saturating_add(interval.max(LATENESS));
         // A request that comes a little late does not push back those after it.
         let on_time = if now.saturating_sub(self.next_at) <= LATENESS { self.next_at } else { now };
         self.next_at = on_time.saturating_add(interval);
         pressed
     }
 
-    pub(super) fn succeeded(&mut self, permit: &Permit, limits: &GateLimits, now: Timestamp) {
-        self.learned.succeeded(permit.pressed, limits, now);
+    /// `late`: a throttle has begun since this request left.
+    pub(super) fn succeeded(&mut self, permit: &Permit, late: bool, limits: &GateLimits, now: Timestamp) {
+        self.learned.succeeded(permit.pressed, late, limits, now);
         self.recovery.succeeded(permit.pressed, limits, now);
     }
 

@@ -68,7 +68,7 @@ pub enum Input {
     Withdrawn { delivery: Box<Delivery> },
     /// A person's hand on a gate (G14).
     Handled { destination_id: DestinationId, hand: Hand },
-    /// The time of [`Scheduler::wake_at`] has come.
+    /// The time of [`Scheduler::wake_at`](super::Scheduler::wake_at) has come.
     Woken,
     /// Send nothing more; what is in flight comes to its end.
     Stop,

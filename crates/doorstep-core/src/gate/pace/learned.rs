@@ -4,6 +4,9 @@
 //! next, over that time, is at most `R`. The pace at which it refused is at least `R`. So after the first refusal we
 //! start from the lower bound and grow; after the next one we know a ceiling, approach it ever more slowly, and stay
 //! just below. Once in a while the ceiling is doubted, more and more seldom while it proves right.
+//!
+//! A third fact helps with receivers that do not say when to come back, where each refusal costs a long wait: if as many
+//! were admitted in a short stretch as in a long one, they are counted per window, and people choose round windows.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +20,21 @@ pub(super) struct Learned {
     /// The end of the last throttle, or the first success, and the successes since.
     cycle_began_at: Option<Timestamp>,
     cycle_admitted: u64,
+    last_stretch: Option<Stretch>,
+    /// The one that was refused soonest: a burst shows most clearly what fits into a window.
+    shortest_stretch: Option<Stretch>,
+    /// Refusals in a row that came soon after the pace was resumed.
+    early_refusals: u32,
+}
+
+/// What was admitted between a throttle's end and the next refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Stretch {
+    admitted: u64,
+    lasted: Millis,
+    /// With the throttle that followed it.
+    cycle: Millis,
+    refused_at: Rate,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,30 +46,42 @@ struct Ceiling {
     raise_percent: u64,
 }
 
-/// With no ceiling known, the pace doubles in about this time: `ln 2 / 15 s` more per success …
-const GROWTH_PER_SUCCESS: u64 = 46_210;
+/// With no ceiling known, the pace doubles in about this time: `ln 2 / 10 s` more per success …
+const GROWTH_PER_SUCCESS: u64 = 69_315;
 /// … but a slow one grows by no more than this per success, or it would overshoot before it hears of it.
 const GROWTH_PERCENT_MAX: u64 = 10;
 /// We stay at this share of the ceiling, in per cent: the rest is room for uneven arrival.
 const BELOW_CEILING_PERCENT: u64 = 97;
-/// After a refusal the pace falls at most to this share of what was refused.
-const DECREASE_PERCENT: u64 = 70;
+/// After a refusal the pace falls to this share of what was refused: further if it was refused soon.
+const DECREASE_EARLY_PERCENT: u64 = 70;
+const DECREASE_LATE_PERCENT: u64 = 92;
+/// A refusal within this time of resuming is an early one; from the fourth in a row the ceiling itself comes down.
+const EARLY: Millis = Millis::from_mins(3);
+const EARLY_DECREASE_PERCENT: u64 = 85;
 /// Two thirds of the gap to the ceiling are closed in this time.
-const APPROACH: Millis = Millis::from_secs(20);
+const APPROACH: Millis = Millis::from_secs(60);
 /// A new ceiling is trusted this long; one that proved right twice as long each time, up to the maximum.
-const TRUST_MIN: Millis = Millis::from_mins(15);
+const TRUST_MIN: Millis = Millis::from_mins(30);
 const TRUST_MAX: Millis = Millis::from_hours(4);
 /// A doubted ceiling rises by this much, then twice that each minute until something gives.
 const RAISE_PERCENT_MIN: u64 = 3;
 const RAISE_PERCENT_MAX: u64 = 100;
 const RAISE_EVERY: Millis = Millis::from_mins(1);
 
+/// Windows that people choose for their limits.
+const ROUND_WINDOWS: [Millis; 5] =
+    [Millis::from_secs(1), Millis::from_secs(10), Millis::from_mins(1), Millis::from_mins(15), Millis::from_hours(1)];
+
 impl Learned {
     pub(super) fn rate(&self) -> Option<Rate> {
         self.rate
     }
 
-    pub(super) fn succeeded(&mut self, pressed: bool, limits: &GateLimits, now: Timestamp) {
+    /// `late`: it was admitted before the throttle that has begun since.
+    pub(super) fn succeeded(&mut self, pressed: bool, late: bool, limits: &GateLimits, now: Timestamp) {
+        if late {
+            return self.admitted_late();
+        }
         self.cycle_began_at.get_or_insert(now);
         self.cycle_admitted = self.cycle_admitted.saturating_add(1);
         let Some(rate) = self.rate.filter(|_| pressed) else { return };
@@ -69,23 +99,63 @@ impl Learned {
         }
     }
 
+    /// It belongs to the stretch that the refusal ended.
+    fn admitted_late(&mut self) {
+        let Some(stretch) = &mut self.last_stretch else { return };
+        stretch.admitted = stretch.admitted.saturating_add(1);
+        if let Some(shortest) = self.shortest_stretch.as_mut().filter(|shortest| shortest.lasted == stretch.lasted) {
+            shortest.admitted = stretch.admitted;
+        }
+        if self.ceiling.is_none() {
+            self.rate = self.rate.map(|rate| rate.max(stretch.at_least()));
+        }
+    }
+
     /// A throttle began, and ends at `until`.
     pub(super) fn refused(&mut self, pressed: bool, now: Timestamp, until: Timestamp) {
-        let cycle = until.since(self.cycle_began_at.unwrap_or(now));
-        let admitted = Rate::over(self.cycle_admitted.max(1), cycle);
+        let began_at = self.cycle_began_at.unwrap_or(now);
+        let (admitted, lasted) = (self.cycle_admitted, now.since(began_at));
+        let mut stretch = Stretch { admitted, lasted, cycle: until.since(began_at), refused_at: Rate::FASTEST };
+        stretch.refused_at = match self.rate {
+            None => Rate::over(admitted, lasted),
+            Some(rate) if pressed => rate,
+            // Without a queue behind it the pace was not what we really sent.
+            Some(rate) => stretch.at_least().max(rate.percent(50)),
+        };
         self.rate = Some(match self.rate {
-            None => admitted,
-            Some(rate) => {
-                // Without a queue behind it the pace was not what we really sent.
-                let refused = if pressed { rate } else { admitted.max(rate.percent(50)) };
-                self.ceiling = Some(Ceiling::after(self.ceiling, refused, until));
-                if self.cycle_admitted == 0 {
-                    refused.percent(50)
-                } else {
-                    admitted.max(refused.percent(DECREASE_PERCENT)).min(refused.percent(BELOW_CEILING_PERCENT))
-                }
-            }
+            None => stretch.at_least(),
+            Some(_) => self.below_new_ceiling(stretch, until),
         });
+        if admitted > 0 {
+            self.last_stretch = Some(stretch);
+            self.shortest_stretch = Some(match self.shortest_stretch {
+                Some(shortest) if shortest.lasted < lasted => shortest,
+                _ => stretch,
+            });
+        }
+    }
+
+    fn below_new_ceiling(&mut self, stretch: Stretch, until: Timestamp) -> Rate {
+        let others = [self.last_stretch, self.shortest_stretch];
+        let per_window = others.into_iter().flatten().find_map(|other| stretch.limit_per_window(other));
+        let early = stretch.lasted < EARLY;
+        self.early_refusals = if early { self.early_refusals.saturating_add(1) } else { 0 };
+        let ceiling = match per_window {
+            Some(limit) => limit.max(stretch.at_least()).min(stretch.refused_at),
+            // What was refused so soon, again and again, is well above what it admits.
+            None if self.early_refusals > 3 => {
+                stretch.refused_at.percent(EARLY_DECREASE_PERCENT).max(stretch.at_least())
+            }
+            None => stretch.refused_at,
+        };
+        self.ceiling = Some(Ceiling::after(self.ceiling, ceiling, until));
+        let share = match (stretch.admitted, per_window) {
+            (0, _) => 50,
+            (_, Some(_)) => BELOW_CEILING_PERCENT,
+            (_, None) if early => DECREASE_EARLY_PERCENT,
+            (_, None) => DECREASE_LATE_PERCENT,
+        };
+        ceiling.percent(share).max(stretch.at_least()).min(ceiling.percent(BELOW_CEILING_PERCENT))
     }
 
     pub(super) fn resumes_at(&mut self, until: Timestamp) {
@@ -93,9 +163,35 @@ impl Learned {
     }
 }
 
+impl Stretch {
+    /// It admits at least this much over time.
+    fn at_least(self) -> Rate {
+        Rate::over(self.admitted.max(1), self.cycle)
+    }
+
+    /// If as many were admitted at one pace as at quite another, they are counted per window, and the window is
+    /// not shorter than either stretch.
+    fn limit_per_window(self, last: Self) -> Option<Rate> {
+        let as_many = is_within(self.admitted, last.admitted, 130);
+        let as_fast = is_within(self.refused_at.0, last.refused_at.0, 150);
+        if !as_many || as_fast {
+            return None;
+        }
+        // A stretch may reach into a second window before it is refused there.
+        let longer = self.lasted.max(last.lasted);
+        let window = ROUND_WINDOWS.into_iter().find(|window| window.times(3) >= longer.times(2))?;
+        let limit = Rate::over(self.admitted.min(last.admitted), window);
+        (limit >= self.at_least().percent(90)).then_some(limit)
+    }
+}
+
+fn is_within(a: u64, b: u64, percent: u128) -> bool {
+    u128::from(a.max(b)) * 100 <= u128::from(a.min(b)) * percent
+}
+
 impl Ceiling {
     fn after(previous: Option<Self>, refused: Rate, now: Timestamp) -> Self {
-        let confirmed = previous.filter(|p| refused >= p.rate.percent(95) && refused <= p.rate.percent(110));
+        let confirmed = previous.filter(|p| is_within(refused.0, p.rate.0, 110));
         let trust = confirmed.map_or(TRUST_MIN, |p| p.trust.times(2).min(TRUST_MAX));
         Self { rate: refused, doubted_at: now + trust, trust, raise_percent: RAISE_PERCENT_MIN }
     }
