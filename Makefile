@@ -56,7 +56,7 @@ deny: ## Check the dependencies: licences, duplicates, sources and, with a netwo
 	fi
 
 sim: ## Run the simulator over many seeds (SEEDS=10000)
-	cargo run --release --locked -p doorstep-sim -- check --seeds $(SEEDS)
+	cargo run --release --locked -p doorstep-sim -- --seeds $(SEEDS)
 
 bench: ## Measure what a decision costs
 	cargo bench --locked -p doorstep-core --bench decisions

@@ -316,9 +316,9 @@ impl Gate {
     }
 
     /// Ends a throttle by hand and forgets its count. The learned pace stays.
-    pub fn clear_throttle(&mut self, now: Timestamp) {
+    pub fn clear_throttle(&mut self, limits: &GateLimits, now: Timestamp) {
         self.state.throttle.clear(now);
-        self.state.pace.resumes_at(now);
+        self.state.pace.cleared(limits, now);
     }
 
     pub fn status(&self, now: Timestamp) -> GateStatus {

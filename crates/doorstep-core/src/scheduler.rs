@@ -9,6 +9,8 @@
 //! - A `Refill` sees everything that was settled by commands before it.
 //! - A `Refill` of an ordered destination sees only the first unfinished delivery of each key; when a settlement
 //!   releases a key, the next one arrives as `Available`.
+//! - A settlement of a delivery that has ended, or that a person has sent again since (its `give_up_at` is another
+//!   then), changes nothing.
 //! - Every `Send` ends in exactly one `Answered` or `Interrupted`, every `Refill` in one `Refilled` or `RefillFailed`.
 
 mod messages;
@@ -19,11 +21,12 @@ mod hosts;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::sync::Arc;
 
 use crate::delivery::{Delivery, Ordering, Settlement, Track};
 use crate::dice::Dice;
 use crate::gate::{Admission, Gate, GateState, Hold, Permit, Why};
-use crate::id::{DeliveryId, DestinationId};
+use crate::id::{DeliveryId, DestinationId, TenantId};
 use crate::outcome::Outcome;
 use crate::retry::{DeadReason, Decision};
 use crate::time::{Millis, Timestamp};
@@ -56,7 +59,6 @@ pub struct Scheduler {
     last_ticket: Ticket,
     flights: Map<DeliveryId, Flight>,
     in_flight_by_track: [usize; 2],
-    lanes_in_flight: usize,
     hosts: Hosts,
     turn: u32,
     stopped: bool,
@@ -87,7 +89,6 @@ impl Scheduler {
             last_ticket: Ticket(0),
             flights: Map::default(),
             in_flight_by_track: [0, 0],
-            lanes_in_flight: 0,
             hosts,
             turn: 0,
             stopped: false,
@@ -100,13 +101,13 @@ impl Scheduler {
         match input {
             Input::Adopted { plan, gate, backlog } => self.adopt(*plan, *gate, backlog, now),
             Input::Changed { plan } => self.change(*plan, now),
-            Input::Dropped { destination_id } => self.drop_lane(destination_id),
+            Input::Dropped { destination_id } => self.drop_lane(destination_id, out),
             Input::Weighted { tenant_id, weight } => self.turns.weigh(tenant_id, weight),
             Input::Available { deliveries } => self.available(deliveries, now),
             Input::Refilled { ticket, deliveries, exhausted } => self.refilled(ticket, deliveries, exhausted, now),
             Input::RefillFailed { ticket } => self.refill_failed(ticket, now),
             Input::Answered { delivery_id, outcome } => self.answered(delivery_id, &outcome, now, dice, out),
-            Input::Interrupted { delivery_id } => self.interrupted(delivery_id, now),
+            Input::Interrupted { delivery_id } => self.interrupted(delivery_id, now, out),
             Input::Overdue { deliveries } => self.overdue(deliveries, now, out),
             Input::Withdrawn { delivery } => self.withdraw(&delivery, now),
             Input::Handled { destination_id, hand } => self.handled(destination_id, hand, now, out),
@@ -140,12 +141,16 @@ impl Scheduler {
         if self.flights.contains_key(&delivery.id) {
             return None;
         }
-        if delivery.due_at > now {
-            return Some(Hold::until(Why::DueTime, delivery.due_at));
-        }
         let lane = self.key(delivery.destination_id).and_then(|key| self.lane(key));
         let gate = lane.and_then(|lane| lane.gate.hold(&lane.plan.limits, now).or(lane.blocked));
-        Some(gate.unwrap_or(Hold::for_event(Why::Capacity)))
+        let due = (delivery.due_at > now).then(|| Hold::until(Why::DueTime, delivery.due_at));
+        Some(match (due, gate) {
+            // Both have to end: what ends last is what it waits for.
+            (Some(due), Some(gate)) if gate.until.is_some_and(|until| until <= delivery.due_at) => due,
+            (_, Some(gate)) => gate,
+            (Some(due), None) => due,
+            (None, None) => Hold::for_event(Why::Capacity),
+        })
     }
 
     // What happens to destinations.
@@ -182,7 +187,7 @@ impl Scheduler {
         self.unblock(key, now);
     }
 
-    fn drop_lane(&mut self, destination_id: DestinationId) {
+    fn drop_lane(&mut self, destination_id: DestinationId, out: &mut Vec<Command>) {
         let Some(key) = self.key(destination_id) else { return };
         self.set_timer(key, None);
         self.hosts.leave_queue(key);
@@ -193,7 +198,7 @@ impl Scheduler {
                 self.turns.leave(lane.plan.tenant_id, track, key);
             }
         }
-        self.free_if_gone(key);
+        self.free_if_gone(key, out);
     }
 
     fn handled(&mut self, destination_id: DestinationId, hand: Hand, now: Timestamp, out: &mut Vec<Command>) {
@@ -203,7 +208,7 @@ impl Scheduler {
             Hand::Pause => lane.gate.pause(),
             Hand::Resume => lane.gate.resume(&lane.plan.limits, now),
             Hand::Probe => lane.gate.force_probe(now),
-            Hand::ClearThrottle => lane.gate.clear_throttle(now),
+            Hand::ClearThrottle => lane.gate.clear_throttle(&lane.plan.limits, now),
         }
         let state = Box::new(lane.gate.state().clone());
         out.push(Command::SaveGate { destination_id, state });
@@ -289,10 +294,10 @@ impl Scheduler {
         }
         out.extend(changes.into_iter().map(|change| Command::Announce { destination_id, change }));
         self.unblock(key, now);
-        self.free_if_gone(key);
+        self.free_if_gone(key, out);
     }
 
-    fn interrupted(&mut self, delivery_id: DeliveryId, now: Timestamp) {
+    fn interrupted(&mut self, delivery_id: DeliveryId, now: Timestamp, out: &mut Vec<Command>) {
         let Some(flight) = self.land(delivery_id, now) else { return };
         let Flight { lane: key, delivery, permit, withdrawn } = flight;
         if let Some(lane) = self.lane_mut(key) {
@@ -302,7 +307,7 @@ impl Scheduler {
             self.put(key, delivery);
         }
         self.unblock(key, now);
-        self.free_if_gone(key);
+        self.free_if_gone(key, out);
     }
 
     fn overdue(&mut self, deliveries: Vec<Delivery>, now: Timestamp, out: &mut Vec<Command>) {
@@ -333,10 +338,11 @@ impl Scheduler {
         }
     }
 
+    /// Takes a delivery out of memory, wherever it is there: who names it may know an older place than we do.
     fn take_out(&mut self, key: LaneKey, delivery: &Delivery) {
-        self.forget_read(key, delivery);
-        if let Some(lane) = self.lane_mut(key) {
-            lane.window_mut(delivery.track()).remove(delivery.place());
+        let Some(lane) = self.lane_mut(key) else { return };
+        for track in Track::ALL {
+            lane.window_mut(track).remove(delivery.id);
         }
     }
 
@@ -351,10 +357,12 @@ impl Scheduler {
         let flight = self.flights.remove(&delivery_id)?;
         self.in_flight_by_track[flight.delivery.track() as usize] -= 1;
         let lane = self.lanes[flight.lane.index()].as_ref()?;
-        self.lanes_in_flight -= usize::from(lane.gate.in_flight() == 1);
-        if let Some(next) = self.hosts.leave(&lane.plan.host) {
-            self.unblock(next, now);
+        if lane.gate.in_flight() == 1 {
+            self.turns.lane_landed(lane.plan.tenant_id);
         }
+        let host = Arc::clone(&lane.plan.host);
+        self.hosts.leave(&host);
+        self.offer_room(&host, now);
         Some(flight)
     }
 
@@ -479,7 +487,10 @@ impl Scheduler {
         }
         self.expire_heads(key, track, now, out);
         let Some(permit) = self.admit(key, track, now) else {
-            self.pass_host_on(key, now);
+            if let Some(lane) = self.lane(key) {
+                let host = Arc::clone(&lane.plan.host);
+                self.offer_room(&host, now);
+            }
             return false;
         };
         let delivery = self.lane_mut(key).and_then(|lane| lane.window_mut(track).take_first());
@@ -524,7 +535,7 @@ impl Scheduler {
     fn shared_hold(&self, key: LaneKey) -> Option<Hold> {
         let lane = self.lane(key)?;
         let in_flight = usize::try_from(lane.gate.in_flight()).unwrap_or(usize::MAX);
-        if in_flight > 0 && !self.has_room_beyond(in_flight) {
+        if in_flight > 0 && !self.has_room_beyond(in_flight, lane.plan.tenant_id) {
             return Some(Hold::for_event(Why::Capacity));
         }
         self.hosts.is_full(&lane.plan.host).then(|| Hold::for_event(Why::HostConcurrency))
@@ -533,23 +544,27 @@ impl Scheduler {
     /// Whether a lane that has `in_flight` requests out may have another. Destinations that hang cannot take all slots:
     /// once half are taken each lane keeps to its share, and the last ones are for lanes that have none. A lane that
     /// is held here always has a request of its own to wait for.
-    fn has_room_beyond(&self, in_flight: usize) -> bool {
+    fn has_room_beyond(&self, in_flight: usize, tenant_id: TenantId) -> bool {
         let shared = self.limits.in_flight_max - self.limits.in_flight_max / NEWCOMERS_SHARE;
         let scarce = self.flights.len() >= self.limits.in_flight_max / 2;
-        self.flights.len() < shared && !(scarce && in_flight >= shared.div_ceil(self.lanes_in_flight.max(1)))
+        self.flights.len() < shared && !(scarce && in_flight >= self.turns.share(shared, tenant_id))
     }
 
-    /// A lane that was called because its host has room, and does not use it, lets the next one have it.
-    fn pass_host_on(&mut self, key: LaneKey, now: Timestamp) {
-        let Some(lane) = self.lanes[key.index()].as_ref() else { return };
-        if let Some(next) = self.hosts.next_waiting(&lane.plan.host) {
+    /// Calls the next lane that waits for this host. One that does not use the room passes it on.
+    fn offer_room(&mut self, host: &Arc<str>, now: Timestamp) {
+        while let Some(next) = self.hosts.next_waiting(host) {
             self.unblock(next, now);
+            if self.lane(next).is_some_and(Lane::is_in_turns) {
+                return;
+            }
         }
     }
 
     fn take_off(&mut self, key: LaneKey, delivery: Delivery, permit: Permit, out: &mut Vec<Command>) {
         let Some(lane) = self.lanes[key.index()].as_ref() else { return };
-        self.lanes_in_flight += usize::from(lane.gate.in_flight() == 1);
+        if lane.gate.in_flight() == 1 {
+            self.turns.lane_took_off(lane.plan.tenant_id);
+        }
         self.hosts.enter(&lane.plan.host);
         self.in_flight_by_track[delivery.track() as usize] += 1;
         out.push(Command::Send { delivery: delivery.clone(), probe: permit.is_probe() });
@@ -571,9 +586,11 @@ impl Scheduler {
         }
     }
 
-    fn free_if_gone(&mut self, key: LaneKey) {
+    /// A dropped lane goes with its last request, and leaves its gate to whoever comes next.
+    fn free_if_gone(&mut self, key: LaneKey, out: &mut Vec<Command>) {
         if let Some(lane) = self.lane(key).filter(|lane| lane.leaving && lane.gate.in_flight() == 0) {
             let id = lane.plan.id;
+            self.save_gate(key, out);
             self.by_destination.remove(&id);
             self.lanes[key.index()] = None;
             self.free.push(key);

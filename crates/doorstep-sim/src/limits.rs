@@ -35,6 +35,13 @@ pub struct Measured {
     pub refused: f64,
 }
 
+impl Measured {
+    /// What G6 asks for: at least 90 % of the limit, at most 5 % refused.
+    pub fn is_good(&self) -> bool {
+        self.used >= 0.9 && self.refused <= 0.05
+    }
+}
+
 pub const SIZES: [(u64, Millis); 6] = [
     (10, Millis::from_secs(60)),
     (100, Millis::from_secs(60)),
@@ -72,9 +79,11 @@ pub fn measure(limit: Limit, who: Who, seed: u64) -> Measured {
     arena.add(sender(who, seed), 100, None);
     arena.run_until(begin + MEASURED);
     drop(arena);
-    let allowed = ratio(limit.capacity * MEASURED.0, limit.window.0);
     let all = admitted.get() + refused.get();
-    Measured { used: admitted.get() as f64 / allowed, refused: ratio(refused.get(), all.max(1)) }
+    Measured {
+        used: ratio(admitted.get() * limit.window.0, limit.capacity * MEASURED.0),
+        refused: ratio(refused.get(), all.max(1)),
+    }
 }
 
 fn sender(who: Who, seed: u64) -> Box<dyn Sender> {
@@ -91,7 +100,6 @@ fn sender(who: Who, seed: u64) -> Box<dyn Sender> {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "counts far below 2^52, shown in per cent")]
 fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64
 }

@@ -1,19 +1,164 @@
-#![allow(clippy::print_stdout)]
+//! `doorstep-sim`: doubts Doorstep's decisions, and measures them.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command for people")]
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::{Parser, Subcommand};
+use doorstep_sim::check::{check, check_all};
 use doorstep_sim::limiter::Kind;
-use doorstep_sim::limits::*;
-fn main() {
+use doorstep_sim::limits::{self, Limit, Measured, Who};
+use doorstep_sim::storm::{self, Storm, Strategy};
+
+/// Runs Doorstep's decisions under a virtual clock, with hostile receivers and faults, and checks its promises.
+#[derive(Parser)]
+#[command(name = "doorstep-sim", version)]
+struct Args {
+    /// How many worlds to run, from seed 0 on.
+    #[arg(long, default_value_t = 1_000)]
+    seeds: u64,
+    /// Run the world of this seed alone.
+    #[arg(long, conflicts_with = "seeds")]
+    seed: Option<u64>,
+    /// With --seed: print everything that happens.
+    #[arg(long, requires = "seed")]
+    trace: bool,
+    #[command(subcommand)]
+    command: Option<What>,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// How close we get to what rate-limiting receivers admit, as a Markdown table.
+    Limits {
+        /// Seeds per row; the table shows the worst.
+        #[arg(long, default_value_t = 1)]
+        seeds: u64,
+    },
+    /// What a receiver meets when it comes back from an outage, as a Markdown table.
+    Storm {
+        /// Seeds per row; the table shows the worst.
+        #[arg(long, default_value_t = 5)]
+        seeds: u64,
+    },
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match (args.command, args.seed) {
+        (Some(What::Limits { seeds }), _) => show_limits(seeds.max(1)),
+        (Some(What::Storm { seeds }), _) => show_storm(seeds.max(1)),
+        (None, Some(seed)) => replay(seed, args.trace),
+        (None, None) => doubt(args.seeds),
+    }
+}
+
+/// A run stops after so many failures: the first few tell enough.
+const FAILURES_MAX: usize = 10;
+
+fn doubt(seeds: u64) -> ExitCode {
+    let began = Instant::now();
+    let live = std::io::stderr().is_terminal();
+    let step = (seeds / 100).max(1);
+    let totals = check_all(0..seeds, FAILURES_MAX, |done| {
+        if live && done.is_multiple_of(step) {
+            eprint!("\r{done} of {seeds} worlds");
+        }
+    });
+    if live {
+        eprintln!("\r{:40}\r", "");
+    }
+    for failure in &totals.failures {
+        println!("seed {}: {}", failure.seed, failure.promise);
+        println!("  replay: cargo run --release -p doorstep-sim -- --seed {} --trace", failure.seed);
+    }
+    println!(
+        "{} worlds, {} deliveries, {} commands, {} of virtual time in {:.1} s",
+        totals.worlds,
+        totals.deliveries,
+        totals.commands,
+        totals.lasted,
+        began.elapsed().as_secs_f64()
+    );
+    let kept = totals.worlds - totals.failures.len() as u64;
+    println!("{kept} passed, {} failed", totals.failures.len());
+    if totals.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn replay(seed: u64, trace: bool) -> ExitCode {
+    match check(seed, trace) {
+        Ok(report) => {
+            println!(
+                "seed {seed}: every promise kept: {} deliveries, {} commands, {} of virtual time",
+                report.deliveries, report.commands, report.lasted
+            );
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            for line in &failure.trace {
+                println!("{line}");
+            }
+            println!("seed {seed}: {}", failure.promise);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn show_limits(seeds: u64) -> ExitCode {
+    println!("| limit | kind | says when | used, Doorstep | refused, Doorstep | used, naive | refused, naive |");
+    println!("| --- | --- | --- | --- | --- | --- | --- |");
+    let mut missed = 0;
     for says_when in [true, false] {
-        for (capacity, window) in SIZES {
+        for (capacity, window) in limits::SIZES {
             for kind in Kind::ALL {
                 let limit = Limit { capacity, window, kind, says_when };
-                let d = measure(limit, Who::Doorstep, 1);
+                let ours = worst(limit, Who::Doorstep, seeds);
+                let naive = worst(limit, Who::Naive, seeds);
+                let says = if says_when { "yes" } else { "no" };
                 println!(
-                    "{capacity}/{window} {} {says_when}: {:.1}% {:.2}%",
+                    "| {capacity} per {window} | {} | {says} | {:.1} % | {:.2} % | {:.1} % | {:.2} % |",
                     kind.name(),
-                    d.used * 100.0,
-                    d.refused * 100.0
+                    ours.used * 100.0,
+                    ours.refused * 100.0,
+                    naive.used * 100.0,
+                    naive.refused * 100.0
                 );
+                missed += usize::from(!ours.is_good());
             }
         }
     }
+    if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn worst(limit: Limit, who: Who, seeds: u64) -> Measured {
+    let all = (1..=seeds).map(|seed| limits::measure(limit, who, seed));
+    all.fold(Measured { used: f64::MAX, refused: 0.0 }, |a, b| Measured {
+        used: a.used.min(b.used),
+        refused: a.refused.max(b.refused),
+    })
+}
+
+fn show_storm(seeds: u64) -> ExitCode {
+    println!("| strategy | per second before | in vain during | peak second after | peak ÷ before | drained after |");
+    println!("| --- | --- | --- | --- | --- | --- |");
+    let mut ours = f64::MAX;
+    for strategy in Strategy::ALL {
+        let peak = |storm: &Storm| storm.peak_after();
+        let worst = (1..=seeds).map(|seed| storm::run(strategy, seed)).max_by_key(peak);
+        let Some(storm) = worst else { continue };
+        let ratio = f64::from(u32::try_from(storm.peak_after()).unwrap_or(u32::MAX)) / storm.before();
+        println!(
+            "| {} | {:.0} | {} | {} | {ratio:.1} | {} |",
+            strategy.name(),
+            storm.before(),
+            storm.during(),
+            storm.peak_after(),
+            storm.drained_after()
+        );
+        if strategy == Strategy::Doorstep {
+            ours = ratio;
+        }
+    }
+    if ours <= 2.0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -36,6 +36,12 @@ pub struct Row {
     pub end: Option<End>,
 }
 
+impl Row {
+    fn is_meant_by(&self, settlement: &Settlement) -> bool {
+        self.end.is_none() && self.delivery.progress.give_up_at == settlement.delivery.progress.give_up_at
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Delivered,
@@ -120,11 +126,11 @@ impl Memory {
     }
 
     /// Writes what came of deliveries, and returns those that their keys let go now. A delivery that is finished
-    /// already stays as it is.
+    /// already, or that was sent again by a person since, stays as it is.
     pub fn settle(&mut self, settlements: &[Settlement]) -> Vec<Delivery> {
         let mut released = Vec::new();
         for settlement in settlements {
-            let Some(row) = self.rows.get_mut(&settlement.delivery.id).filter(|row| row.end.is_none()) else {
+            let Some(row) = self.rows.get_mut(&settlement.delivery.id).filter(|row| row.is_meant_by(settlement)) else {
                 continue;
             };
             if !row.behind {
@@ -283,6 +289,19 @@ mod tests {
         assert_eq!(settle(&mut store, 1, dead, BehindDead::Skip), [2]);
         assert_eq!(store.revive(DeliveryId(1), Timestamp(20_000), NOW), None);
         assert_eq!(settle(&mut store, 2, Decision::Delivered, BehindDead::Skip), [1]);
+    }
+
+    #[test]
+    fn what_is_said_of_an_earlier_life_does_not_end_the_present_one() {
+        let mut store = Memory::default();
+        store.accept(vec![new(1, None)], NOW);
+        let before = store.row(DeliveryId(1)).unwrap().delivery.clone();
+        let dead =
+            |delivery| Settlement::new(delivery, None, Decision::Dead(DeadReason::Expired), Ordering::Unordered, NOW);
+        store.settle(&[dead(before.clone())]);
+        store.revive(DeliveryId(1), Timestamp(20_000), NOW).unwrap();
+        store.settle(&[dead(before)]);
+        assert_eq!(store.row(DeliveryId(1)).unwrap().end, None);
     }
 
     #[test]

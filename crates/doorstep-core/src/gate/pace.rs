@@ -46,7 +46,6 @@ impl Rate {
     }
 
     /// For people and for the API.
-    #[expect(clippy::cast_precision_loss, reason = "shown, never computed with")]
     pub fn as_per_second(self) -> f64 {
         self.0 as f64 / 1e6
     }
@@ -123,7 +122,13 @@ impl Pace {
 
     pub(super) fn resumes_at(&mut self, until: Timestamp) {
         self.learned.resumes_at(until);
-        self.next_at = micros(until);
+        self.next_at = self.next_at.max(micros(until));
+    }
+
+    /// A person ended the throttle: sending goes on now, but never faster than configured.
+    pub(super) fn cleared(&mut self, limits: &GateLimits, now: Timestamp) {
+        self.learned.resumes_at(now);
+        self.next_at = self.next_at.min(micros(now).saturating_add(limits.rate.interval()));
     }
 
     /// Nothing is sent from now on: remember how much used to be.
@@ -133,7 +138,7 @@ impl Pace {
 
     pub(super) fn recover(&mut self, limits: &GateLimits, now: Timestamp) {
         self.recovery.begin(limits, now);
-        self.next_at = micros(now);
+        self.next_at = self.next_at.max(micros(now));
     }
 }
 

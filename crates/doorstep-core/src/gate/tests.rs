@@ -194,8 +194,8 @@ fn a_spent_quota_pauses_without_counting_as_a_throttle() {
 fn a_person_can_clear_a_throttle() {
     let mut bench = Bench::new();
     bench.send(refusal(3_600));
-    bench.gate.clear_throttle(bench.now);
-    bench.send(OK);
+    bench.gate.clear_throttle(&bench.limits, bench.now);
+    bench.pass(Millis(1)).send(OK);
 }
 
 // Breaker.
@@ -540,6 +540,7 @@ fn resuming_is_one_action_and_drains_with_the_ramp() {
         bench.send(Outcome::Gone);
     }
     bench.gate.resume(&bench.limits, bench.now);
+    bench.pass(Millis::from_secs(1));
     assert_eq!(bench.admit_all().len(), 1);
 }
 
@@ -675,7 +676,7 @@ proptest! {
                 Act::Pause => bench.gate.pause(),
                 Act::Resume => bench.gate.resume(&bench.limits, bench.now),
                 Act::Probe => bench.gate.force_probe(bench.now),
-                Act::Clear => bench.gate.clear_throttle(bench.now),
+                Act::Clear => bench.gate.clear_throttle(&bench.limits, bench.now),
             }
             prop_assert!(bench.gate.in_flight() <= concurrency);
             prop_assert_eq!(usize::try_from(bench.gate.in_flight()).unwrap(), permits.len());

@@ -209,7 +209,6 @@ fn decorrelated_jitter_grows_and_stays_spread() {
     // Each mean is (base + 3 · previous mean) / 2.
     let mut expected = 1_000.0;
     for (n, mean) in means.iter().enumerate() {
-        #[expect(clippy::cast_precision_loss, reason = "small numbers")]
         let ratio = *mean as f64 / expected;
         assert!((0.9..1.1).contains(&ratio), "retry {}: mean {mean}, expected {expected}", n + 1);
         expected = f64::midpoint(1_000.0, 3.0 * expected);

@@ -34,15 +34,13 @@ impl Hosts {
         }
     }
 
-    /// One request less; says which lane is next to use the room.
-    pub(super) fn leave(&mut self, host: &Arc<str>) -> Option<LaneKey> {
-        let entry = self.hosts.get_mut(host)?;
+    /// One request less.
+    pub(super) fn leave(&mut self, host: &Arc<str>) {
+        let Some(entry) = self.hosts.get_mut(host) else { return };
         entry.in_flight = entry.in_flight.saturating_sub(1);
-        let next = self.next_waiting(host);
-        if self.hosts.get(host).is_some_and(|entry| entry.in_flight == 0 && entry.waiting.is_empty()) {
+        if entry.in_flight == 0 && entry.waiting.is_empty() {
             self.hosts.remove(host);
         }
-        next
     }
 
     pub(super) fn queue(&mut self, host: &Arc<str>, lane: LaneKey) {

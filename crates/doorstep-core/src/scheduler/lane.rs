@@ -45,6 +45,10 @@ impl Lane {
         }
     }
 
+    pub(super) fn is_in_turns(&self) -> bool {
+        self.in_turns.contains(&true)
+    }
+
     /// Ours again before its last request had come to its end.
     pub(super) fn come_back(&mut self, plan: DestinationPlan, backlog: bool) {
         self.plan = plan;

@@ -16,12 +16,14 @@ pub(super) struct Turns {
     /// Tenants with a lane whose turn could come, per track, by pass.
     ready: [BTreeSet<(u64, TenantId)>; 2],
     current: u64,
+    tenants_in_flight: usize,
 }
 
 #[derive(Debug)]
 struct Tenant {
     weight: u32,
     pass: u64,
+    lanes_in_flight: usize,
     lanes: [VecDeque<LaneKey>; 2],
 }
 
@@ -84,10 +86,31 @@ impl Turns {
         }
     }
 
+    /// A lane of this tenant has its first request out.
+    pub(super) fn lane_took_off(&mut self, tenant_id: TenantId) {
+        let tenant = self.tenant(tenant_id);
+        tenant.lanes_in_flight += 1;
+        self.tenants_in_flight += usize::from(self.tenant(tenant_id).lanes_in_flight == 1);
+    }
+
+    /// A lane of this tenant has no request out any more.
+    pub(super) fn lane_landed(&mut self, tenant_id: TenantId) {
+        let tenant = self.tenant(tenant_id);
+        tenant.lanes_in_flight -= 1;
+        self.tenants_in_flight -= usize::from(self.tenant(tenant_id).lanes_in_flight == 0);
+    }
+
+    /// What is left of so many slots for one lane of this tenant, when tenants share evenly, and lanes within them.
+    pub(super) fn share(&self, slots: usize, tenant_id: TenantId) -> usize {
+        let lanes = self.tenants.get(&tenant_id).map_or(0, |tenant| tenant.lanes_in_flight);
+        slots.div_ceil(self.tenants_in_flight.max(1)).div_ceil(lanes.max(1))
+    }
+
     fn tenant(&mut self, tenant_id: TenantId) -> &mut Tenant {
         self.tenants.entry(tenant_id).or_insert_with(|| Tenant {
             weight: 1,
             pass: 0,
+            lanes_in_flight: 0,
             lanes: [VecDeque::new(), VecDeque::new()],
         })
     }

@@ -55,8 +55,12 @@ impl Window {
         wanted(first.get()).then(|| first.remove())
     }
 
-    pub(super) fn remove(&mut self, place: Place) {
-        self.deliveries.remove(&place);
+    /// Takes a delivery out that has ended, and out of what a read under way will bring.
+    pub(super) fn remove(&mut self, id: DeliveryId) {
+        self.deliveries.retain(|_, delivery| delivery.id != id);
+        if self.is_being_read() {
+            self.stale.push(id);
+        }
     }
 
     /// Takes a delivery in that is in the store already, or leaves it there if the window does not reach that far.

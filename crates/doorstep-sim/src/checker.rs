@@ -1,0 +1,568 @@
+//! What must never happen, in its own words.
+//!
+//! The checker sees what a bystander could see: which requests started and how they ended, what was said to be written
+//! and what was written. It keeps its own books and never asks the code under test what it thinks.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use doorstep_core::delivery::{BehindDead, Delivery, Ordering, Settlement};
+use doorstep_core::gate::{GateChange, Hold, ThrottleReason, Why};
+use doorstep_core::id::{DeliveryId, DestinationId};
+use doorstep_core::outcome::{Class, Outcome};
+use doorstep_core::retry::{DeadReason, Decision};
+use doorstep_core::scheduler::{DestinationPlan, Hand};
+use doorstep_core::time::{Millis, Timestamp};
+
+/// A promise that was not kept, in words.
+pub type Verdict = Result<(), String>;
+
+#[derive(Debug)]
+pub struct Checker {
+    destinations: BTreeMap<DestinationId, Watched>,
+    deliveries: BTreeMap<DeliveryId, Account>,
+    order: BTreeMap<(DestinationId, Arc<str>), Vec<DeliveryId>>,
+    open: BTreeMap<DeliveryId, Request>,
+    n_requests: u64,
+    in_flight_max: usize,
+    per_host_max: Option<usize>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    plan: DestinationPlan,
+    facts: Facts,
+    /// The facts as they were when the gate was last written.
+    written: Facts,
+    starts: VecDeque<Timestamp>,
+    /// It never does anything wrong, and neither does anything but other receivers.
+    undisturbed: bool,
+    n_accepted: u64,
+}
+
+/// What is known of a destination from its answers.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Nothing may be sent before: it was asked not to.
+    quiet_until: Timestamp,
+    throttles_in_row: usize,
+    /// The number of the first request that a later throttle may count.
+    throttle_counts_from: u64,
+    tripped: Option<Tripped>,
+    failures_in_row: u32,
+    /// Answers to earlier requests say nothing about the present.
+    row_counts_from: u64,
+    paused: bool,
+    suspended: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Tripped {
+    until: Timestamp,
+    since_request: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Account {
+    /// Answers that cost an attempt, as said and as written.
+    spent: u32,
+    spent_written: u32,
+    ambiguous: u32,
+    ambiguous_written: u32,
+    due_at: Timestamp,
+    due_at_written: Timestamp,
+    give_up_at: Timestamp,
+    end: Option<Decision>,
+    end_written: Option<Decision>,
+    received: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    destination_id: DestinationId,
+    number: u64,
+}
+
+/// How long a destination is left alone that refuses without saying for how long.
+const UNSAID: [u64; 5] = [60, 300, 900, 3_600, 21_600];
+const DAY: Millis = Millis::from_hours(24);
+
+impl Checker {
+    /// `plans`: each destination, and whether it and everything around it but the other receivers is well.
+    pub fn new(plans: Vec<(DestinationPlan, bool)>, in_flight_max: usize, per_host_max: Option<usize>) -> Self {
+        let watched = |plan: DestinationPlan, well: bool| Watched {
+            undisturbed: well && plan.ordering == Ordering::Unordered && plan.limits.burst > 5,
+            n_accepted: 0,
+            plan,
+            facts: Facts::default(),
+            written: Facts::default(),
+            starts: VecDeque::new(),
+        };
+        Self {
+            destinations: plans.into_iter().map(|(plan, well)| (plan.id, watched(plan, well))).collect(),
+            deliveries: BTreeMap::new(),
+            order: BTreeMap::new(),
+            open: BTreeMap::new(),
+            n_requests: 0,
+            in_flight_max,
+            per_host_max,
+        }
+    }
+
+    /// Accepted, written and acknowledged.
+    pub fn accepted(&mut self, delivery: &Delivery) {
+        let account = Account {
+            due_at: delivery.due_at,
+            due_at_written: delivery.due_at,
+            give_up_at: delivery.progress.give_up_at,
+            ..Account::default()
+        };
+        self.deliveries.insert(delivery.id, account);
+        if let Some(watched) = self.destinations.get_mut(&delivery.destination_id) {
+            watched.n_accepted += 1;
+        }
+        if let Some(slot) = &delivery.ordering {
+            self.order.entry((delivery.destination_id, Arc::clone(&slot.key))).or_default().push(delivery.id);
+        }
+    }
+
+    /// A person sends a dead letter again, with a fresh budget.
+    pub fn revived(&mut self, delivery: &Delivery, now: Timestamp) {
+        let account = self.deliveries.entry(delivery.id).or_default();
+        let received = account.received;
+        *account = Account {
+            due_at: now,
+            due_at_written: now,
+            give_up_at: delivery.progress.give_up_at,
+            received,
+            ..Account::default()
+        };
+        let ordering = self.destinations[&delivery.destination_id].plan.ordering;
+        if let Some(slot) = &delivery.ordering
+            && ordering != (Ordering::ByKey { behind_dead: BehindDead::Hold })
+            && let Some(order) = self.order.get_mut(&(delivery.destination_id, Arc::clone(&slot.key)))
+        {
+            order.retain(|id| *id != delivery.id);
+            order.push(delivery.id);
+        }
+    }
+
+    pub fn started(&mut self, delivery: &Delivery, now: Timestamp) -> Verdict {
+        self.n_requests += 1;
+        let number = self.n_requests;
+        let id = delivery.id;
+        let account = self.deliveries.get(&id).ok_or(format!("{id} was sent and never accepted"))?;
+        ensure(account.end.is_none(), || format!("{id} was sent after its end: {:?}", account.end))?;
+        ensure(now >= account.due_at, || format!("{id} was sent before its time, {:?}", account.due_at))?;
+        ensure(now < account.give_up_at, || format!("{id} was sent after its window, {:?}", account.give_up_at))?;
+        ensure(!self.open.contains_key(&id), || format!("{id} was sent twice at once"))?;
+        self.in_order(delivery)?;
+
+        let waited = now.since(account.due_at);
+        let open = self.open_at(delivery.destination_id, 0);
+        let watched = self.destinations.get_mut(&delivery.destination_id).ok_or("sent to nowhere")?;
+        watched.may_start(open, now)?;
+        watched.was_prompt(id, waited)?;
+        if let Some(tripped) = watched.facts.tripped {
+            ensure(now >= tripped.until, || format!("sent while tripped, until {:?}", tripped.until))?;
+            let probes = self.open_at(delivery.destination_id, tripped.since_request);
+            ensure(probes == 0, || "two probes at once".to_owned())?;
+        }
+        ensure(self.open.len() < self.in_flight_max, || "over the cap of all requests at once".to_owned())?;
+        self.within_host_cap(delivery.destination_id)?;
+        self.open.insert(id, Request { destination_id: delivery.destination_id, number });
+        Ok(())
+    }
+
+    fn open_at(&self, destination_id: DestinationId, since_request: u64) -> usize {
+        let here = |request: &&Request| request.destination_id == destination_id && request.number >= since_request;
+        self.open.values().filter(here).count()
+    }
+
+    fn within_host_cap(&self, destination_id: DestinationId) -> Verdict {
+        let Some(max) = self.per_host_max else { return Ok(()) };
+        let host = &self.destinations[&destination_id].plan.host;
+        let open = self.open.values().filter(|r| self.destinations[&r.destination_id].plan.host == *host).count();
+        ensure(open < max, || format!("over the cap of {max} requests at once to {host}"))
+    }
+
+    /// All before it in its key have ended, and none of those holds the key.
+    fn in_order(&self, delivery: &Delivery) -> Verdict {
+        let Some(slot) = &delivery.ordering else { return Ok(()) };
+        let order = &self.order[&(delivery.destination_id, Arc::clone(&slot.key))];
+        let holds = self.destinations[&delivery.destination_id].plan.ordering
+            == (Ordering::ByKey { behind_dead: BehindDead::Hold });
+        for before in order.iter().take_while(|id| **id != delivery.id) {
+            match self.deliveries[before].end_written {
+                None => return Err(format!("{} overtook {before} with the same key", delivery.id)),
+                Some(Decision::Dead(reason)) if holds && reason != DeadReason::Abandoned => {
+                    return Err(format!("{} passed {before}, which is dead and holds their key", delivery.id));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A person ended it, and that is written.
+    pub fn abandoned(&mut self, id: DeliveryId) {
+        if let Some(account) = self.deliveries.get_mut(&id) {
+            account.end = Some(Decision::Dead(DeadReason::Abandoned));
+            account.end_written = account.end;
+        }
+    }
+
+    /// A receiver said 2xx.
+    pub fn received(&mut self, id: DeliveryId) {
+        if let Some(account) = self.deliveries.get_mut(&id) {
+            account.received = true;
+        }
+    }
+
+    /// An answer reaches the scheduler.
+    pub fn answered(&mut self, id: DeliveryId, outcome: &Outcome, now: Timestamp) {
+        let Some(request) = self.open.remove(&id) else { return };
+        let account = self.deliveries.entry(id).or_default();
+        match outcome.class() {
+            Class::Throttled => {}
+            Class::Ambiguous => {
+                account.spent += 1;
+                account.ambiguous += 1;
+            }
+            Class::Success | Class::Transient | Class::Permanent => account.spent += 1,
+        }
+        let n_requests = self.n_requests;
+        if let Some(watched) = self.destinations.get_mut(&request.destination_id) {
+            watched.facts.learn(request.number, outcome, n_requests, now);
+        }
+    }
+
+    pub fn interrupted(&mut self, id: DeliveryId) {
+        self.open.remove(&id);
+    }
+
+    /// After everything that followed from an answer has been said.
+    pub fn settled_down(&self, id: DestinationId) -> Verdict {
+        let facts = &self.destinations[&id].facts;
+        let tired = facts.failures_in_row >= 10 && facts.tripped.is_none();
+        ensure(!tired, || format!("{id} failed {} times in a row and is not tripped", facts.failures_in_row))
+    }
+
+    pub fn announced(
+        &mut self,
+        id: DestinationId,
+        change: &GateChange,
+        during: Option<&Outcome>,
+        now: Timestamp,
+    ) -> Verdict {
+        let since_request = self.n_requests + 1;
+        let Some(watched) = self.destinations.get_mut(&id) else { return Ok(()) };
+        let facts = &mut watched.facts;
+        match *change {
+            GateChange::Throttled { until, reason, consecutive } => {
+                let by_429 = matches!(during, Some(Outcome::Throttled { .. }));
+                let by_quota = matches!(during, Some(Outcome::Accepted { quota_spent_for: Some(_) }));
+                ensure(by_429 || by_quota, || format!("{id} was throttled by {during:?}"))?;
+                if by_429 {
+                    facts.throttle_is_right(id, until, reason, consecutive, during, now)?;
+                }
+            }
+            GateChange::Unthrottled => {
+                ensure(facts.throttles_in_row == 0, || format!("{id} forgot its throttles without a success"))?;
+            }
+            GateChange::Tripped { until, .. } => {
+                let by_failure = matches!(during.map(Outcome::class), Some(Class::Transient));
+                let probe = facts.tripped.is_some();
+                ensure(by_failure || probe, || format!("{id} was tripped by {during:?}"))?;
+                let cool_down = until.since(now);
+                let right = (Millis::from_secs(30)..=Millis::from_mins(12)).contains(&cool_down);
+                ensure(right, || format!("{id} cools down for {cool_down}"))?;
+                facts.tripped = Some(Tripped { until, since_request });
+                (facts.failures_in_row, facts.row_counts_from) = (0, since_request);
+            }
+            GateChange::Recovered => {
+                ensure(facts.tripped.is_some(), || format!("{id} recovered from nothing"))?;
+                facts.tripped = None;
+                (facts.failures_in_row, facts.row_counts_from) = (0, since_request);
+            }
+            GateChange::Suspended(_) => facts.suspended = true,
+        }
+        Ok(())
+    }
+
+    /// What the scheduler says is to be written.
+    pub fn said(&mut self, settlement: &Settlement, now: Timestamp) -> Verdict {
+        let id = settlement.delivery.id;
+        let plan = &self.destinations[&settlement.delivery.destination_id].plan;
+        let Some(account) = self.deliveries.get_mut(&id) else {
+            return Err(format!("{id} was settled and never accepted"));
+        };
+        if settlement.delivery.progress.give_up_at != account.give_up_at {
+            return Ok(()); // Said of its life before a person sent it again: nobody will act on it.
+        }
+        let max = plan.policy.max_attempts();
+        match settlement.decision {
+            Decision::RetryAt(at) => {
+                ensure(account.spent < max, || format!("{id} is retried after {} of {max} attempts", account.spent))?;
+                let asked = match settlement.outcome {
+                    Some(Outcome::Failed { wait, .. }) => wait.unwrap_or(Millis::ZERO),
+                    _ => Millis::ZERO,
+                };
+                ensure(at >= now + asked, || format!("{id} is retried sooner than the {asked} that were asked for"))?;
+                ensure(at >= now + Millis(500), || format!("{id} is retried at once"))?;
+                account.due_at = at;
+            }
+            Decision::Requeue => {
+                let throttled = matches!(settlement.outcome, Some(Outcome::Throttled { .. }));
+                ensure(throttled, || format!("{id} was put back after {:?}", settlement.outcome))?;
+            }
+            Decision::Delivered => {
+                ensure(account.received, || format!("{id} is said to be delivered and never arrived"))?;
+            }
+            Decision::Dead(DeadReason::Exhausted) => {
+                ensure(account.spent == max, || {
+                    format!("{id} is exhausted after {} of {max} attempts", account.spent)
+                })?;
+            }
+            Decision::Dead(DeadReason::Expired) => {
+                // Either its window has closed, or the next attempt would come after that.
+                let closes_soon = now + DAY + Millis::from_hours(3) >= account.give_up_at;
+                ensure(closes_soon, || format!("{id} expired long before {:?}", account.give_up_at))?;
+            }
+            Decision::Dead(DeadReason::Rejected) => {
+                let final_no = matches!(settlement.outcome.map(|o| o.class()), Some(Class::Permanent));
+                ensure(final_no || account.ambiguous >= 5, || {
+                    format!("{id} was rejected by {:?}", settlement.outcome)
+                })?;
+            }
+            Decision::Dead(DeadReason::Abandoned) => return Err(format!("{id} was abandoned by nobody")),
+        }
+        if matches!(settlement.decision, Decision::Delivered | Decision::Dead(_)) && account.end.is_none() {
+            account.end = Some(settlement.decision);
+        }
+        Ok(())
+    }
+
+    /// It is on disk.
+    pub fn written(&mut self, settlement: &Settlement) {
+        let give_up_at = settlement.delivery.progress.give_up_at;
+        let account = self.deliveries.get_mut(&settlement.delivery.id).filter(|a| a.give_up_at == give_up_at);
+        let Some(account) = account else { return };
+        account.spent_written = account.spent;
+        account.ambiguous_written = account.ambiguous;
+        match settlement.decision {
+            Decision::RetryAt(at) => account.due_at_written = at,
+            Decision::Requeue => {}
+            Decision::Delivered | Decision::Dead(_) if account.end_written.is_none() => {
+                account.end_written = Some(settlement.decision);
+                account.end = account.end_written;
+            }
+            Decision::Delivered | Decision::Dead(_) => {}
+        }
+    }
+
+    pub fn facts(&self, id: DestinationId) -> Facts {
+        self.destinations[&id].facts.clone()
+    }
+
+    pub fn gate_written(&mut self, id: DestinationId, facts: Facts) {
+        if let Some(watched) = self.destinations.get_mut(&id) {
+            watched.written = facts;
+        }
+    }
+
+    /// The process died: what was not written has not happened.
+    pub fn crashed(&mut self) {
+        self.open.clear();
+        for account in self.deliveries.values_mut() {
+            account.spent = account.spent_written;
+            account.ambiguous = account.ambiguous_written;
+            account.due_at = account.due_at_written;
+            account.end = account.end_written;
+        }
+        let from = self.n_requests + 1;
+        for watched in self.destinations.values_mut() {
+            watched.facts = watched.written.clone();
+            watched.facts.throttle_counts_from = from;
+            watched.facts.row_counts_from = from;
+            if let Some(tripped) = &mut watched.facts.tripped {
+                tripped.since_request = from;
+            }
+        }
+    }
+
+    /// The clock was set while the process was down.
+    pub fn clock_set(&mut self, now: Timestamp) {
+        for watched in self.destinations.values_mut() {
+            watched.starts.clear();
+            if let Some(tripped) = &mut watched.facts.tripped {
+                tripped.until = tripped.until.min(now + Millis::from_mins(20));
+            }
+        }
+    }
+
+    pub fn handled(&mut self, id: DestinationId, hand: Hand, now: Timestamp) {
+        let Some(Watched { facts, .. }) = self.destinations.get_mut(&id) else { return };
+        match hand {
+            Hand::Pause => facts.paused = true,
+            Hand::Resume => (facts.paused, facts.suspended) = (false, false),
+            Hand::Probe => {
+                if let Some(tripped) = &mut facts.tripped {
+                    tripped.until = tripped.until.min(now);
+                }
+            }
+            Hand::ClearThrottle => (facts.quiet_until, facts.throttles_in_row) = (Timestamp::default(), 0),
+        }
+    }
+
+    /// A waiting delivery names what it waits for, and that comes. `busy`: something is under way whose end will be
+    /// heard of. `wakes_at`: the time that the scheduler wants to be woken.
+    pub fn hold_is_right(
+        &self,
+        delivery: &Delivery,
+        hold: Option<Hold>,
+        busy: bool,
+        wakes_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Verdict {
+        let id = delivery.id;
+        if self.open.contains_key(&id) {
+            return Ok(());
+        }
+        let Some(hold) = hold else { return Err(format!("{id} waits and does not say for what")) };
+        let here = self.open_at(delivery.destination_id, 0) > 0;
+        let facts = &self.destinations[&delivery.destination_id].facts;
+        // A read that failed is tried again within a second; until then nobody can know more.
+        let read_again = Millis::from_secs(1);
+        let right = match (hold.why, hold.until) {
+            (Why::DueTime | Why::Throttle | Why::Breaker | Why::Pace, Some(until)) => {
+                until > now && (busy || wakes_at.is_some_and(|at| at <= until + read_again))
+            }
+            (Why::Pause, None) => facts.paused,
+            (Why::Suspension, None) => facts.suspended,
+            (Why::Concurrency | Why::Breaker, None) => here,
+            (Why::HostConcurrency, None) => busy,
+            (Why::Capacity, None) => busy || wakes_at.is_some_and(|at| at <= now + read_again),
+            _ => false,
+        };
+        ensure(right, || format!("{id} waits for {hold:?}, which is wrong or never comes (wakes {wakes_at:?})"))
+    }
+
+    /// Everything that was accepted has come to an end.
+    pub fn all_ended(&self, healthy: &BTreeSet<DestinationId>, of: impl Fn(DeliveryId) -> DestinationId) -> Verdict {
+        for (id, account) in &self.deliveries {
+            let end = account.end_written.ok_or(format!("{id} was accepted and never ended"))?;
+            ensure(end != Decision::Delivered || account.received, || format!("{id} is delivered and never arrived"))?;
+            let fair =
+                [Decision::Delivered, Decision::Dead(DeadReason::Expired), Decision::Dead(DeadReason::Abandoned)];
+            let expected = fair.contains(&end);
+            let failed = healthy.contains(&of(*id)) && !expected;
+            ensure(!failed, || format!("{id} ended as {end:?} though its receiver was always well"))?;
+        }
+        Ok(())
+    }
+
+    pub fn n_deliveries(&self) -> usize {
+        self.deliveries.len()
+    }
+}
+
+impl Watched {
+    fn may_start(&mut self, open: usize, now: Timestamp) -> Verdict {
+        let facts = &self.facts;
+        ensure(now >= facts.quiet_until, || format!("sent inside a throttle, until {:?}", facts.quiet_until))?;
+        ensure(!facts.paused, || "sent while paused".to_owned())?;
+        ensure(!facts.suspended, || "sent while suspended".to_owned())?;
+        let cap = usize::try_from(self.plan.limits.concurrency).unwrap_or(usize::MAX);
+        ensure(open < cap, || format!("over the cap of {cap} requests at once"))?;
+        self.within_rate(now)
+    }
+
+    /// Others' trouble is not its own: it gets its deliveries as fast as it takes them.
+    fn was_prompt(&self, id: DeliveryId, waited: Millis) -> Verdict {
+        let most = Millis::from_secs(2) + Millis(self.n_accepted * 100 / u64::from(self.plan.limits.concurrency));
+        ensure(!self.undisturbed || waited <= most, || format!("{id} waited {waited} for a receiver that is well"))
+    }
+
+    /// In no second more than the rate and its burst.
+    fn within_rate(&mut self, now: Timestamp) -> Verdict {
+        let second = Millis::from_secs(1);
+        while self.starts.front().is_some_and(|first| *first + second <= now) {
+            self.starts.pop_front();
+        }
+        self.starts.push_back(now);
+        let most = self.plan.limits.rate.as_per_second() + f64::from(self.plan.limits.burst) + 1.0;
+        let started = self.starts.len() as f64;
+        ensure(started <= most, || format!("{started} requests in one second, over the rate"))
+    }
+}
+
+impl Facts {
+    fn learn(&mut self, request: u64, outcome: &Outcome, n_requests: u64, now: Timestamp) {
+        match outcome {
+            Outcome::Throttled { wait } => {
+                if request >= self.throttle_counts_from {
+                    self.throttle_counts_from = n_requests + 1;
+                    self.throttles_in_row += 1;
+                    let unsaid = Millis::from_secs(UNSAID[(self.throttles_in_row - 1).min(UNSAID.len() - 1)]);
+                    self.quiet_for(wait.unwrap_or(unsaid), now);
+                } else if let Some(wait) = wait {
+                    self.quiet_for(*wait, now);
+                }
+            }
+            Outcome::Accepted { quota_spent_for } => {
+                if request >= self.throttle_counts_from {
+                    self.throttles_in_row = 0;
+                }
+                self.quiet_for(quota_spent_for.unwrap_or(Millis::ZERO), now);
+                self.row_ends(request);
+            }
+            Outcome::Failed { .. } | Outcome::TimedOut | Outcome::Unreachable => {
+                if self.tripped.is_none() && request >= self.row_counts_from {
+                    self.failures_in_row += 1;
+                }
+            }
+            Outcome::Ambiguous { .. } | Outcome::Rejected { .. } | Outcome::Gone => self.row_ends(request),
+            Outcome::Blocked => {}
+        }
+    }
+
+    fn row_ends(&mut self, request: u64) {
+        if request >= self.row_counts_from {
+            self.failures_in_row = 0;
+        }
+    }
+
+    fn quiet_for(&mut self, wait: Millis, now: Timestamp) {
+        if wait > Millis::ZERO {
+            self.quiet_until = self.quiet_until.max(now + wait.min(DAY));
+        }
+    }
+
+    fn throttle_is_right(
+        &self,
+        id: DestinationId,
+        until: Timestamp,
+        reason: ThrottleReason,
+        consecutive: u32,
+        during: Option<&Outcome>,
+        now: Timestamp,
+    ) -> Verdict {
+        let counted = self.throttles_in_row;
+        let right = usize::try_from(consecutive).is_ok_and(|n| n == counted);
+        ensure(right, || format!("{id} counts throttle {consecutive}, which is number {counted}"))?;
+        let quiet = self.quiet_until.since(now);
+        let wait = until.since(now);
+        let asked = matches!(during, Some(Outcome::Throttled { wait: Some(_) }));
+        let longest = match (asked, reason) {
+            (false, ThrottleReason::Unsaid) => quiet,
+            _ => (quiet.max(Millis::from_secs(1)) + Millis(quiet.0 / 10) + Millis(100)).min(DAY),
+        };
+        ensure(wait >= quiet, || format!("{id} is left alone for {wait}, less than {quiet}"))?;
+        ensure(wait <= longest, || format!("{id} is left alone for {wait}, more than {longest}"))
+    }
+}
+
+fn ensure(kept: bool, broken: impl FnOnce() -> String) -> Verdict {
+    if kept { Ok(()) } else { Err(broken()) }
+}

@@ -1,0 +1,49 @@
+//! The simulator's checks in the size of a test; `make sim` runs many more worlds.
+
+use doorstep_core::time::Millis;
+use doorstep_sim::check::check_all;
+use doorstep_sim::limiter::Kind;
+use doorstep_sim::limits::{Limit, Who, measure};
+use doorstep_sim::storm::{self, DELIVERIES_EACH, SENDERS, Strategy};
+
+#[test]
+fn every_promise_is_kept_in_a_thousand_worlds() {
+    let totals = check_all(0..1_000, 5, |_| {});
+    for failure in &totals.failures {
+        println!("seed {}: {}", failure.seed, failure.promise);
+    }
+    assert!(totals.failures.is_empty(), "replay with: cargo run --release -p doorstep-sim -- --seed N --trace");
+    assert!(totals.deliveries > 50_000, "the worlds are too small: {} deliveries", totals.deliveries);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_world() {
+    let once = check_all(7..8, 1, |_| {});
+    let again = check_all(7..8, 1, |_| {});
+    assert_eq!((once.deliveries, once.commands, once.lasted), (again.deliveries, again.commands, again.lasted));
+}
+
+/// The slow limits, which are quick to simulate; `doorstep-sim limits` shows all.
+#[test]
+fn a_receiver_gets_close_to_what_it_admits_with_few_refusals() {
+    for (capacity, window) in [(10, Millis::from_secs(60)), (100, Millis::from_secs(60)), (10, Millis::from_secs(1))] {
+        for kind in Kind::ALL {
+            for says_when in [true, false] {
+                let limit = Limit { capacity, window, kind, says_when };
+                let measured = measure(limit, Who::Doorstep, 1);
+                assert!(measured.is_good(), "{limit:?}: {measured:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_receiver_that_comes_back_meets_a_ramp_and_not_a_storm() {
+    let ours = storm::run(Strategy::Doorstep, 1);
+    let peak = f64::from(u32::try_from(ours.peak_after()).unwrap());
+    assert!(peak <= 2.0 * ours.before(), "{peak} after {}", ours.before());
+    assert_eq!(ours.accepted, SENDERS * DELIVERIES_EACH, "all of it arrives");
+    for naive in [Strategy::Fixed, Strategy::Exponential, Strategy::FullJitter] {
+        assert!(storm::run(naive, 1).peak_after() > ours.peak_after(), "{naive:?}");
+    }
+}
