@@ -142,7 +142,7 @@ impl fmt::Display for Letters {
             *letter = ALPHABET[usize::try_from(rest & 31).unwrap_or(0)];
             rest >>= 5;
         }
-        text.iter().try_for_each(|letter| write!(f, "{}", char::from(*letter)))
+        f.write_str(std::str::from_utf8(&text).unwrap_or_default())
     }
 }
 
