@@ -1,4 +1,12 @@
 //! What Doorstep doubts: its own decisions, under a virtual clock.
+//!
+//! [`world`] runs the scheduler, the gates and the memory store against hostile receivers and faults, and [`checker`] asks
+//! after every step whether the promises still hold. [`arena`] measures instead: [`limits`] and [`storm`].
+//!
+//! ```
+//! let report = doorstep_sim::check::check(42, false).expect("every promise is kept in this world");
+//! assert!(report.deliveries > 0);
+//! ```
 
 pub mod roll;
 pub mod limiter;

@@ -23,6 +23,8 @@ pub(super) struct Learned {
     last_stretch: Option<Stretch>,
     /// The one that was refused soonest: a burst shows most clearly what fits into a window.
     shortest_stretch: Option<Stretch>,
+    /// A pace that held for a while when the ceiling was doubted: it admits at least this much.
+    proven: Option<Rate>,
     /// Refusals in a row that came soon after the pace was resumed.
     early_refusals: u32,
 }
@@ -63,6 +65,8 @@ const APPROACH: Millis = Millis::from_secs(60);
 /// A new ceiling is trusted this long; one that proved right twice as long each time, up to the maximum.
 const TRUST_MIN: Millis = Millis::from_mins(30);
 const TRUST_MAX: Millis = Millis::from_hours(4);
+/// One that rests on a guess of the window is doubted sooner.
+const TRUST_GUESSED: Millis = Millis::from_mins(15);
 /// A doubted ceiling rises by this much, then twice that each minute until something gives.
 const RAISE_PERCENT_MIN: u64 = 3;
 const RAISE_PERCENT_MAX: u64 = 100;
@@ -88,7 +92,9 @@ impl Learned {
         let grown = match &mut self.ceiling {
             None => rate.plus(GROWTH_PER_SUCCESS.min(rate.0 * GROWTH_PERCENT_MAX / 100)),
             Some(ceiling) => {
-                ceiling.doubt(now);
+                if ceiling.doubt(now) {
+                    self.proven = Some(rate);
+                }
                 ceiling.approached_from(rate)
             }
         };
@@ -136,8 +142,12 @@ impl Learned {
     }
 
     fn below_new_ceiling(&mut self, stretch: Stretch, until: Timestamp) -> Rate {
+        self.proven = self.proven.filter(|proven| *proven <= stretch.refused_at);
+        let at_least = self.proven.map_or(stretch.at_least(), |proven| proven.max(stretch.at_least()));
         let others = [self.last_stretch, self.shortest_stretch];
         let per_window = others.into_iter().flatten().find_map(|other| stretch.limit_per_window(other));
+        // A guess that contradicts what we know is none.
+        let per_window = per_window.filter(|limit| *limit >= at_least.percent(90));
         let early = stretch.lasted < EARLY;
         self.early_refusals = if early { self.early_refusals.saturating_add(1) } else { 0 };
         let ceiling = match per_window {
@@ -148,7 +158,8 @@ impl Learned {
             }
             None => stretch.refused_at,
         };
-        self.ceiling = Some(Ceiling::after(self.ceiling, ceiling, until));
+        let trust = if per_window.is_some() { TRUST_GUESSED } else { TRUST_MIN };
+        self.ceiling = Some(Ceiling::after(self.ceiling, ceiling, trust, until));
         let share = match (stretch.admitted, per_window) {
             (0, _) => 50,
             (_, Some(_)) => BELOW_CEILING_PERCENT,
@@ -180,8 +191,7 @@ impl Stretch {
         // A stretch may reach into a second window before it is refused there.
         let longer = self.lasted.max(last.lasted);
         let window = ROUND_WINDOWS.into_iter().find(|window| window.times(3) >= longer.times(2))?;
-        let limit = Rate::over(self.admitted.min(last.admitted), window);
-        (limit >= self.at_least().percent(90)).then_some(limit)
+        Some(Rate::over(self.admitted.min(last.admitted), window))
     }
 }
 
@@ -190,18 +200,21 @@ fn is_within(a: u64, b: u64, percent: u128) -> bool {
 }
 
 impl Ceiling {
-    fn after(previous: Option<Self>, refused: Rate, now: Timestamp) -> Self {
+    fn after(previous: Option<Self>, refused: Rate, trust: Millis, now: Timestamp) -> Self {
         let confirmed = previous.filter(|p| is_within(refused.0, p.rate.0, 110));
-        let trust = confirmed.map_or(TRUST_MIN, |p| p.trust.times(2).min(TRUST_MAX));
+        let trust = confirmed.map_or(trust, |p| p.trust.times(2).min(TRUST_MAX));
         Self { rate: refused, doubted_at: now + trust, trust, raise_percent: RAISE_PERCENT_MIN }
     }
 
-    fn doubt(&mut self, now: Timestamp) {
-        if now >= self.doubted_at {
+    /// Whether it is raised now.
+    fn doubt(&mut self, now: Timestamp) -> bool {
+        let due = now >= self.doubted_at;
+        if due {
             self.rate = self.rate.percent(100 + self.raise_percent);
             self.raise_percent = (self.raise_percent * 2).min(RAISE_PERCENT_MAX);
             self.doubted_at = now + RAISE_EVERY;
         }
+        due
     }
 
     /// One success nearer: exponentially closer over time, at most half the gap at once.
