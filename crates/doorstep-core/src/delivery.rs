@@ -149,6 +149,33 @@ fn releases_key(decision: Decision, ordering: Ordering) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::Millis;
+
+    #[test]
+    fn an_attempt_is_paid_for_unless_it_was_throttled() {
+        let give_up_at = Timestamp(1_000_000);
+        let delivery = Delivery {
+            id: DeliveryId(1),
+            event_id: EventId::generated(1),
+            destination_id: DestinationId(1),
+            seq: 1,
+            due_at: Timestamp(5),
+            requests: 2,
+            progress: Progress { attempts: 2, ambiguous: 1, last_delay: Millis(7), give_up_at },
+            ordering: None,
+        };
+        let after = |outcome: Outcome, decision| {
+            let next = delivery.after(&outcome, decision, Timestamp(100));
+            assert_eq!(next.requests, 3, "every request is counted");
+            (next.progress.attempts, next.progress.ambiguous, next.progress.last_delay.0, next.due_at.0)
+        };
+        let retry = Decision::RetryAt(Timestamp(160));
+        assert_eq!(after(Outcome::Throttled { wait: None }, Decision::Requeue), (2, 1, 7, 5));
+        assert_eq!(after(Outcome::TimedOut, retry), (3, 1, 60, 160));
+        assert_eq!(after(Outcome::Ambiguous { status: 404 }, retry), (3, 2, 60, 160));
+        assert_eq!(after(Outcome::Blocked, retry), (3, 2, 60, 160));
+        assert_eq!(after(Outcome::Gone, Decision::Dead(DeadReason::Rejected)), (3, 1, 7, 5));
+    }
 
     #[test]
     fn a_key_is_released_by_an_end_and_by_nothing_else() {

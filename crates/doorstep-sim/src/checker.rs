@@ -300,6 +300,13 @@ impl Checker {
         if settlement.delivery.progress.give_up_at != account.give_up_at {
             return Ok(()); // Said of its life before a person sent it again: nobody will act on it.
         }
+        if account.end.is_some() {
+            return Ok(()); // It was found overdue once more before its end was written.
+        }
+        let (shown, spent) = (settlement.delivery.progress.attempts, account.spent);
+        ensure(shown == spent, || format!("{id} is charged {shown} attempts, and has spent {spent}"))?;
+        let (shown, had) = (settlement.delivery.progress.ambiguous, account.ambiguous);
+        ensure(shown == had, || format!("{id} is said to have had {shown} ambiguous answers, and had {had}"))?;
         let max = plan.policy.max_attempts();
         match settlement.decision {
             Decision::RetryAt(at) => {
@@ -348,8 +355,9 @@ impl Checker {
         let give_up_at = settlement.delivery.progress.give_up_at;
         let account = self.deliveries.get_mut(&settlement.delivery.id).filter(|a| a.give_up_at == give_up_at);
         let Some(account) = account else { return };
-        account.spent_written = account.spent;
-        account.ambiguous_written = account.ambiguous;
+        // Not the present ones: since this was said there may have been further answers.
+        account.spent_written = settlement.delivery.progress.attempts;
+        account.ambiguous_written = settlement.delivery.progress.ambiguous;
         match settlement.decision {
             Decision::RetryAt(at) => account.due_at_written = at,
             Decision::Requeue => {}

@@ -137,16 +137,15 @@ impl Memory {
                 self.due.remove(&due_key(&row.delivery));
             }
             row.delivery = settlement.delivery.clone();
-            let end = match settlement.decision {
-                Decision::RetryAt(_) | Decision::Requeue => {
-                    self.due.insert(due_key(&row.delivery), row.delivery.id);
-                    continue;
-                }
-                Decision::Delivered => End::Delivered,
-                Decision::Dead(reason) => End::Dead(reason),
+            row.end = match settlement.decision {
+                Decision::RetryAt(_) | Decision::Requeue => None,
+                Decision::Delivered => Some(End::Delivered),
+                Decision::Dead(reason) => Some(End::Dead(reason)),
             };
-            row.end = Some(end);
-            self.give_ups.remove(&(settlement.delivery.progress.give_up_at, settlement.delivery.id));
+            match row.end {
+                None => drop(self.due.insert(due_key(&row.delivery), row.delivery.id)),
+                Some(_) => drop(self.give_ups.remove(&(row.delivery.progress.give_up_at, row.delivery.id))),
+            }
             if settlement.releases_key {
                 released.extend(self.release(&settlement.delivery));
             }
