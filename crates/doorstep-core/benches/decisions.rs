@@ -10,7 +10,7 @@ use std::time::Instant;
 use doorstep_core::delivery::{Delivery, Ordering};
 use doorstep_core::dice::SeededDice;
 use doorstep_core::gate::{Gate, GateLimits, GateState, Rate};
-use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
+use doorstep_core::id::{DeliveryId, DestinationId, TenantId};
 use doorstep_core::outcome::Outcome;
 use doorstep_core::retry::{Progress, RetryPolicy};
 use doorstep_core::scheduler::{Command, DestinationPlan, Input, Scheduler, SchedulerLimits};
@@ -99,7 +99,7 @@ impl Desk {
         let give_up_at = self.now + Millis::from_hours(72);
         let delivery = Delivery {
             id: DeliveryId(self.n_deliveries.into()),
-            event_id: EventId::generated(0),
+            event_seq: 0,
             destination_id,
             seq: self.n_deliveries,
             due_at: self.now,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{DeliveryId, DestinationId, EventId};
+use crate::id::{DeliveryId, DestinationId};
 use crate::outcome::{Class, Outcome};
 use crate::retry::{DeadReason, Decision, Progress};
 use crate::time::Timestamp;
@@ -13,7 +13,8 @@ use crate::time::Timestamp;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
     pub id: DeliveryId,
-    pub event_id: EventId,
+    /// Its event's number in the store.
+    pub event_seq: u64,
     pub destination_id: DestinationId,
     /// Ingest order within the store.
     pub seq: u64,
@@ -156,7 +157,7 @@ mod tests {
         let give_up_at = Timestamp(1_000_000);
         let delivery = Delivery {
             id: DeliveryId(1),
-            event_id: EventId::generated(1),
+            event_seq: 1,
             destination_id: DestinationId(1),
             seq: 1,
             due_at: Timestamp(5),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use doorstep_core::delivery::{Delivery, Ordering};
 use doorstep_core::dice::{Dice, SeededDice};
 use doorstep_core::gate::GateLimits;
-use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
+use doorstep_core::id::{DeliveryId, DestinationId, TenantId};
 use doorstep_core::outcome::{Class, Outcome};
 use doorstep_core::retry::{Progress, RetryPolicy};
 use doorstep_core::scheduler::{Command, DestinationPlan, Input, Scheduler, SchedulerLimits};
@@ -57,7 +57,7 @@ impl Doorstep {
         self.n_offered += 1;
         Delivery {
             id: DeliveryId(self.n_offered.into()),
-            event_id: EventId::generated(0),
+            event_seq: 0,
             destination_id: DESTINATION,
             seq: self.n_offered,
             due_at: now,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use doorstep_core::delivery::{Delivery, Ordering, Place, Settlement, Track};
 use doorstep_core::dice::{Dice, SeededDice};
 use doorstep_core::gate::GateState;
-use doorstep_core::id::{DeliveryId, DestinationId, EventId};
+use doorstep_core::id::{DeliveryId, DestinationId};
 use doorstep_core::outcome::{Outcome, StatusOverrides};
 use doorstep_core::retry::{DeadReason, Decision};
 use doorstep_core::scheduler::{Command, DestinationPlan, Hand, Input, Scheduler, Ticket};
@@ -525,7 +525,7 @@ impl World {
         let id = DeliveryId(index as u128 + 1);
         let new = NewDelivery {
             id,
-            event_id: EventId::generated(id.0),
+            event_seq: 0,
             destination_id: plan.id,
             ordering_key: arrival.key.clone(),
             give_up_at: plan.policy.give_up_at(now, arrival.ttl),

@@ -5,14 +5,14 @@
 //!
 //! ```
 //! use doorstep_core::delivery::Track;
-//! use doorstep_core::id::{DeliveryId, DestinationId, EventId};
+//! use doorstep_core::id::{DeliveryId, DestinationId};
 //! use doorstep_core::time::Timestamp;
 //! use doorstep_store::memory::{Memory, NewDelivery};
 //!
 //! let (now, destination_id) = (Timestamp::from_secs(1_700_000_000), DestinationId(1));
 //! let delivery = |id: u128, key: &str| NewDelivery {
 //!     id: DeliveryId(id),
-//!     event_id: EventId::generated(id),
+//!     event_seq: 0,
 //!     destination_id,
 //!     ordering_key: Some(key.into()),
 //!     give_up_at: Timestamp::MAX,

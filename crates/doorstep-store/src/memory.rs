@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use doorstep_core::delivery::{Delivery, OrderingSlot, Place, Settlement, Track};
 use doorstep_core::gate::GateState;
-use doorstep_core::id::{DeliveryId, DestinationId, EventId};
+use doorstep_core::id::{DeliveryId, DestinationId};
 use doorstep_core::retry::{DeadReason, Decision, Progress};
 use doorstep_core::time::{Millis, Timestamp};
 
@@ -52,7 +52,7 @@ pub enum End {
 #[derive(Clone, Debug)]
 pub struct NewDelivery {
     pub id: DeliveryId,
-    pub event_id: EventId,
+    pub event_seq: u64,
     pub destination_id: DestinationId,
     pub ordering_key: Option<Arc<str>>,
     pub give_up_at: Timestamp,
@@ -68,7 +68,7 @@ impl Memory {
             let give_up_at = new.give_up_at;
             let delivery = Delivery {
                 id: new.id,
-                event_id: new.event_id,
+                event_seq: new.event_seq,
                 destination_id: new.destination_id,
                 seq: self.last_seq,
                 due_at: now,
@@ -240,7 +240,7 @@ mod tests {
     fn new(id: u128, key: Option<&str>) -> NewDelivery {
         NewDelivery {
             id: DeliveryId(id),
-            event_id: EventId::generated(id),
+            event_seq: 1,
             destination_id: DST,
             ordering_key: key.map(Arc::from),
             give_up_at: Timestamp(10_000),

@@ -5,7 +5,7 @@ use super::*;
 use crate::delivery::{BehindDead, OrderingSlot, Place};
 use crate::dice::SeededDice;
 use crate::gate::GateLimits;
-use crate::id::{EventId, TenantId};
+use crate::id::TenantId;
 use crate::outcome::Outcome;
 use crate::retry::{Progress, RetryPolicy};
 
@@ -39,7 +39,7 @@ impl Desk {
         self.next_seq += 1;
         Delivery {
             id: DeliveryId(u128::from(self.next_seq)),
-            event_id: EventId::generated(1),
+            event_seq: 0,
             destination_id: DestinationId(destination),
             seq: self.next_seq,
             due_at: self.now,
