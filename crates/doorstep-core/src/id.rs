@@ -69,6 +69,11 @@ id!(
     DeliveryId, "dlv_", "a delivery's ID"
 );
 
+id!(
+    /// One request of a delivery.
+    AttemptId, "att_", "an attempt's ID"
+);
+
 /// How much of a wrong ID an error repeats.
 const GIVEN_SHOWN_MAX: usize = 64;
 

@@ -33,6 +33,11 @@ pub mod gate;
 pub mod delivery;
 pub mod scheduler;
 
+pub mod event;
+pub mod destination;
+pub mod attempt;
+pub mod store;
+
 pub mod route;
 pub mod filter;
 pub mod signature;

@@ -1,0 +1,40 @@
+//! One request of a delivery: what went over the wire and what came back.
+
+use bytes::Bytes;
+
+use crate::id::AttemptId;
+use crate::outcome::Fault;
+use crate::time::{Millis, Timestamp};
+
+/// A request as it is kept beside its delivery. Signatures and secret headers are left out before it gets here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    pub id: AttemptId,
+    /// Counts the delivery's requests from 1, those that cost nothing included.
+    pub number: u32,
+    pub started_at: Timestamp,
+    pub timings: Timings,
+    pub answer: Answer,
+    pub request_headers: Vec<(String, String)>,
+    pub response_headers: Vec<(String, String)>,
+    /// The beginning of the answer's body.
+    pub response_body: Bytes,
+    pub response_truncated: bool,
+}
+
+/// A status line, or why there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Status(u16),
+    Fault(Fault),
+}
+
+/// How long each phase took; `None` where it was not needed (a pooled connection) or not reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timings {
+    pub dns: Option<Millis>,
+    pub connect: Option<Millis>,
+    pub tls: Option<Millis>,
+    pub first_byte: Option<Millis>,
+    pub total: Millis,
+}

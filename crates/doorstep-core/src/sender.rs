@@ -1,0 +1,39 @@
+//! What the engine asks of whatever sends.
+
+use std::error::Error;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use thiserror::Error as ThisError;
+
+use crate::attempt::Attempt;
+use crate::delivery::Delivery;
+use crate::destination::Destination;
+use crate::event::Event;
+use crate::outcome::Outcome;
+
+/// One request: to whom, what, and as which delivery.
+#[derive(Clone, Debug)]
+pub struct Parcel {
+    pub destination: Arc<Destination>,
+    pub event: Arc<Event>,
+    pub delivery: Delivery,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    pub attempt: Attempt,
+    pub outcome: Outcome,
+}
+
+pub trait Sender: Send + Sync {
+    /// Makes one request. Whatever the receiver does is an outcome; only our own faults are errors.
+    fn send(&self, parcel: Parcel) -> Pin<Box<dyn Future<Output = Result<Sent, SendFault>> + Send + '_>>;
+}
+
+/// The request could not be made, by our own fault: the delivery pays nothing for it (D6).
+#[derive(Debug, ThisError)]
+#[error("the request could not be made: {0}")]
+pub struct SendFault(#[source] pub Box<dyn Error + Send + Sync>);

@@ -1,0 +1,243 @@
+//! What the engine asks of whatever remembers: verbs of the domain, over batches.
+//!
+//! Promises of every store, checked by one conformance suite:
+//! - [`Store::write`] is one transaction and is on disk when it answers; or it fails as a whole, and nothing was written.
+//! - The writes of a batch take effect in their order, and batches in the order in which they were asked for.
+//! - A read sees every write that was answered before the read was asked for.
+//! - [`Store::due`] shows, of an ordering key, only the first unfinished delivery. When a settlement releases the key,
+//!   the next one is among what the write makes available.
+//! - A settlement of a delivery that has ended, or that a person has sent again since (its `give_up_at` is another then),
+//!   changes nothing.
+
+use std::error::Error;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use thiserror::Error as ThisError;
+
+use crate::attempt::Attempt;
+use crate::delivery::{Delivery, Place, Settlement, Track};
+use crate::destination::{Destination, Tenant};
+use crate::event::{Event, NewEvent};
+use crate::gate::GateState;
+use crate::id::{DeliveryId, DestinationId, EventId, TenantId};
+use crate::retry::DeadReason;
+use crate::time::Timestamp;
+
+/// A future answer of a store.
+pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+pub trait Store: Send + Sync {
+    /// Writes a batch in one transaction. The answers are in the order of the writes.
+    fn write(&self, batch: Vec<Write>, now: Timestamp) -> Reply<'_, Vec<Written>>;
+
+    /// Answers many refills at once, in their order.
+    fn due(&self, queries: Vec<DueQuery>) -> Reply<'_, Vec<DuePage>>;
+
+    /// Unfinished deliveries whose time is up, oldest first.
+    fn overdue(&self, now: Timestamp, limit: usize) -> Reply<'_, Vec<Delivery>>;
+
+    /// When the next unfinished delivery gives up.
+    fn next_give_up_at(&self) -> Reply<'_, Option<Timestamp>>;
+
+    /// Events by their numbers, in the order asked for; `None` where one is not there any more.
+    fn events(&self, seqs: Vec<u64>) -> Reply<'_, Vec<Option<Arc<Event>>>>;
+
+    /// All tenants, in the order of their IDs, behind `after`.
+    fn tenants(&self, after: Option<TenantId>, limit: usize) -> Reply<'_, Vec<Tenant>>;
+
+    /// All destinations with their gates, in the order of their IDs, behind `after`.
+    fn destinations(&self, after: Option<DestinationId>, limit: usize) -> Reply<'_, Vec<StoredDestination>>;
+
+    /// An event by its name.
+    fn event(&self, tenant_id: TenantId, id: EventId) -> Reply<'_, Option<Arc<Event>>>;
+
+    /// A delivery, finished or not, with all its attempts.
+    fn delivery(&self, id: DeliveryId) -> Reply<'_, Option<DeliveryHistory>>;
+
+    /// Deliveries that fit a filter, newest first.
+    fn deliveries(&self, filter: DeliveryFilter, page: Page) -> Reply<'_, Vec<DeliverySummary>>;
+
+    /// How much each of these destinations has queued, and since when.
+    fn backlogs(&self, ids: Vec<DestinationId>) -> Reply<'_, Vec<Backlog>>;
+}
+
+/// One change. All of a batch or none.
+#[derive(Clone, Debug)]
+pub enum Write {
+    Accept(Box<NewEvent>),
+    Settle(Box<Settled>),
+    SaveGate {
+        destination_id: DestinationId,
+        state: Box<GateState>,
+    },
+    /// A person sends a dead letter again, with a fresh budget.
+    Revive {
+        delivery_id: DeliveryId,
+        give_up_at: Timestamp,
+    },
+    /// A person ends a delivery.
+    Abandon {
+        delivery_id: DeliveryId,
+        note: String,
+    },
+    PutTenant(Box<Tenant>),
+    /// New, or changed: then `version` is the one that it replaces plus one, or the write is refused.
+    PutDestination(Box<Destination>),
+    /// Takes it away with everything that is queued for it.
+    RemoveDestination {
+        destination_id: DestinationId,
+    },
+}
+
+/// A settlement with the request that led to it, if there was one.
+#[derive(Clone, Debug)]
+pub struct Settled {
+    pub settlement: Settlement,
+    pub attempt: Option<Attempt>,
+}
+
+/// What became of one write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// Accepted now, or `duplicate` of one that was accepted before with the same body.
+    Accepted {
+        deliveries: usize,
+        duplicate: bool,
+        available: Vec<Delivery>,
+    },
+    /// The deliveries that may go from now on.
+    Settled {
+        available: Vec<Delivery>,
+    },
+    Revived {
+        available: Vec<Delivery>,
+    },
+    /// The delivery as it was when it was ended, and those that may go instead.
+    Abandoned {
+        ended: Box<Delivery>,
+        available: Vec<Delivery>,
+    },
+    Saved,
+    /// This one write did not take effect; the rest of the batch did.
+    Refused(Refusal),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ThisError)]
+pub enum Refusal {
+    #[error("an event with this ID was accepted before with another body")]
+    EventDiffers,
+    #[error("there is no such thing")]
+    NotFound,
+    #[error("it has changed meanwhile")]
+    VersionDiffers,
+    #[error("it is not dead, so it cannot be sent again")]
+    NotDead,
+    #[error("it has already ended")]
+    AlreadyEnded,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DueQuery {
+    pub destination_id: DestinationId,
+    pub track: Track,
+    pub after: Option<Place>,
+    pub limit: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DuePage {
+    pub deliveries: Vec<Delivery>,
+    /// There is nothing beyond.
+    pub exhausted: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredDestination {
+    pub destination: Destination,
+    pub gate: GateState,
+    /// Whether anything is queued for it.
+    pub has_backlog: bool,
+}
+
+/// Where a delivery is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliveryStatus {
+    /// Not tried yet, or put back by a throttle before its first attempt.
+    Queued,
+    RetryScheduled,
+    Delivered,
+    Dead(DeadReason),
+}
+
+/// A line of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeliverySummary {
+    pub delivery: Delivery,
+    pub event_id: EventId,
+    pub event_type: crate::route::EventType,
+    pub tenant_id: TenantId,
+    pub status: DeliveryStatus,
+    /// Others with the same ordering key come first.
+    pub behind: bool,
+    pub created_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+    pub last_status: Option<u16>,
+    /// Why a person ended it.
+    pub note: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeliveryHistory {
+    pub summary: DeliverySummary,
+    /// In the order in which they were made.
+    pub attempts: Vec<Attempt>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StatusFilter {
+    #[default]
+    Any,
+    Queued,
+    RetryScheduled,
+    Delivered,
+    Dead,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeliveryFilter {
+    pub status: StatusFilter,
+    pub destination_id: Option<DestinationId>,
+    pub tenant_id: Option<TenantId>,
+    pub event_type: Option<crate::route::EventType>,
+    pub reason: Option<DeadReason>,
+    /// The last status code.
+    pub code: Option<u16>,
+    pub created_after: Option<Timestamp>,
+    pub created_before: Option<Timestamp>,
+}
+
+/// A stretch of a list: those that come after the one with this number in ingest order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    pub before_seq: Option<u64>,
+    pub limit: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    pub queued: u64,
+    pub oldest_created_at: Option<Timestamp>,
+}
+
+/// What went wrong, by what a caller can do about it.
+#[derive(Debug, ThisError)]
+pub enum StoreError {
+    /// Try again later: the disk is full, the database is away.
+    #[error("the store is not available")]
+    Unavailable(#[source] Box<dyn Error + Send + Sync>),
+    /// What is stored cannot be read. A person has to look.
+    #[error("what is stored cannot be read")]
+    Corrupt(#[source] Box<dyn Error + Send + Sync>),
+}
