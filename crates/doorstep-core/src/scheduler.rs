@@ -6,6 +6,7 @@
 //! destinations are idle or blocked nor on how much is queued.
 //!
 //! What the one who carries out the commands promises:
+//! - What follows from one input is written together, or not at all.
 //! - A `Refill` sees everything that was settled by commands before it.
 //! - A `Refill` of an ordered destination sees only the first unfinished delivery of each key; when a settlement
 //!   releases a key, the next one arrives as `Available`.

@@ -24,6 +24,8 @@ pub struct Checker {
     order: BTreeMap<(DestinationId, Arc<str>), Vec<DeliveryId>>,
     open: BTreeMap<DeliveryId, Request>,
     n_requests: u64,
+    /// The number of the request whose answer came last.
+    last_answered: u64,
     in_flight_max: usize,
     per_host_max: Option<usize>,
 }
@@ -104,6 +106,7 @@ impl Checker {
             order: BTreeMap::new(),
             open: BTreeMap::new(),
             n_requests: 0,
+            last_answered: 0,
             in_flight_max,
             per_host_max,
         }
@@ -222,6 +225,7 @@ impl Checker {
     /// An answer reaches the scheduler.
     pub fn answered(&mut self, id: DeliveryId, outcome: &Outcome, now: Timestamp) {
         let Some(request) = self.open.remove(&id) else { return };
+        self.last_answered = request.number;
         let account = self.deliveries.entry(id).or_default();
         match outcome.class() {
             Class::Throttled => {}
@@ -255,7 +259,7 @@ impl Checker {
         during: Option<&Outcome>,
         now: Timestamp,
     ) -> Verdict {
-        let since_request = self.n_requests + 1;
+        let (since_request, answered) = (self.n_requests + 1, self.last_answered);
         let Some(watched) = self.destinations.get_mut(&id) else { return Ok(()) };
         let facts = &mut watched.facts;
         match *change {
@@ -274,6 +278,8 @@ impl Checker {
                 let by_failure = matches!(during.map(Outcome::class), Some(Class::Transient));
                 let probe = facts.tripped.is_some();
                 ensure(by_failure || probe, || format!("{id} was tripped by {during:?}"))?;
+                let late = facts.tripped.is_some_and(|tripped| answered < tripped.since_request);
+                ensure(!late, || format!("{id} was tripped again by an answer from before the trip"))?;
                 let cool_down = until.since(now);
                 let right = (Millis::from_secs(30)..=Millis::from_mins(12)).contains(&cool_down);
                 ensure(right, || format!("{id} cools down for {cool_down}"))?;
@@ -350,8 +356,15 @@ impl Checker {
         Ok(())
     }
 
-    /// It is on disk.
-    pub fn written(&mut self, settlement: &Settlement) {
+    /// It is on disk. So is what it meant for its destination (`facts`, as they were when it was said): a throttle, a trip
+    /// or a suspension survives a restart if the answer that caused it does.
+    pub fn written(&mut self, settlement: &Settlement, facts: &Facts) {
+        if let Some(watched) = self.destinations.get_mut(&settlement.delivery.destination_id) {
+            watched.written.quiet_until = facts.quiet_until;
+            watched.written.throttles_in_row = facts.throttles_in_row;
+            watched.written.tripped = facts.tripped;
+            watched.written.suspended = facts.suspended;
+        }
         let give_up_at = settlement.delivery.progress.give_up_at;
         let account = self.deliveries.get_mut(&settlement.delivery.id).filter(|a| a.give_up_at == give_up_at);
         let Some(account) = account else { return };

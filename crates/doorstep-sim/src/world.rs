@@ -53,7 +53,7 @@ struct Process {
 #[derive(Clone, Debug)]
 enum Write {
     Accept(usize),
-    Settle(Settlement),
+    Settle(Settlement, Box<Facts>),
     SaveGate(DestinationId, Box<GateState>, Box<Facts>),
     Revive(DeliveryId),
     Abandon(DeliveryId),
@@ -248,6 +248,7 @@ impl World {
             Happening::HandsOver(destination_id) => self.hand_over(destination_id),
             Happening::Abandons(index) => {
                 self.gather(Write::Abandon(DeliveryId(index as u128 + 1)));
+                self.start_commit();
                 Ok(())
             }
             Happening::TakesBack { life, destination_id } if life == self.lives => self.take_over(destination_id),
@@ -361,19 +362,21 @@ impl World {
         let Some(process) = &mut self.process else { return Ok(()) };
         let mut commands = Vec::new();
         process.scheduler.handle(input, now, &mut process.dice, &mut commands);
+        let gathered_before = process.n_gathered;
         for command in commands {
             self.n_commands += 1;
             if self.scenario.faults.crashes_at.contains(&self.n_commands) {
                 self.crash();
                 return Ok(());
             }
-            self.carry_out(command, during)?;
+            self.carry_out(command, during, gathered_before)?;
         }
+        self.start_commit();
         self.set_alarm();
         Ok(())
     }
 
-    fn carry_out(&mut self, command: Command, during: Option<&Outcome>) -> Verdict {
+    fn carry_out(&mut self, command: Command, during: Option<&Outcome>, gathered_before: u64) -> Verdict {
         let now = self.clock();
         match command {
             Command::Send { delivery, probe } => {
@@ -389,7 +392,8 @@ impl World {
             Command::Settle(settlement) => {
                 self.note(|| format!("{} {:?}", settlement.delivery.id, settlement.decision));
                 self.checker.said(&settlement, now)?;
-                self.gather(Write::Settle(settlement));
+                let facts = Box::new(self.checker.facts(settlement.delivery.destination_id));
+                self.gather(Write::Settle(settlement, facts));
                 Ok(())
             }
             Command::SaveGate { destination_id, state } => {
@@ -401,7 +405,8 @@ impl World {
             Command::Announce { destination_id, change } => {
                 self.note(|| format!("{destination_id} {change:?}"));
                 self.checker.announced(destination_id, &change, during, now)?;
-                self.refresh_gathered_facts(destination_id);
+                let said = self.process.as_ref().map_or(0, |process| process.n_gathered - gathered_before);
+                self.refresh_gathered_facts(destination_id, said);
                 Ok(())
             }
             Command::Refill { ticket, destination_id, track, after, limit } => {
@@ -411,15 +416,19 @@ impl World {
         }
     }
 
-    fn refresh_gathered_facts(&mut self, destination_id: DestinationId) {
+    /// What is written of an input's consequences is written with all that was announced of them.
+    fn refresh_gathered_facts(&mut self, destination_id: DestinationId, said: u64) {
         let fresh = self.checker.facts(destination_id);
         let Some(process) = &mut self.process else { return };
-        let last = process.gathered.iter_mut().rev().find_map(|write| match write {
-            Write::SaveGate(id, _, facts) if *id == destination_id => Some(facts),
-            _ => None,
-        });
-        if let Some(facts) = last {
-            **facts = fresh;
+        let from = process.gathered.len() - usize::try_from(said).unwrap_or(0).min(process.gathered.len());
+        for write in &mut process.gathered[from..] {
+            match write {
+                Write::SaveGate(id, _, facts) if *id == destination_id => **facts = fresh.clone(),
+                Write::Settle(settlement, facts) if settlement.delivery.destination_id == destination_id => {
+                    **facts = fresh.clone();
+                }
+                _ => {}
+            }
         }
     }
 
@@ -458,7 +467,6 @@ impl World {
         let Some(process) = &mut self.process else { return };
         process.gathered.push(write);
         process.n_gathered += 1;
-        self.start_commit();
     }
 
     fn start_commit(&mut self) {
@@ -496,8 +504,8 @@ impl World {
                 Write::Accept(index) => available.extend(self.accept(index, now)),
                 Write::Revive(id) => available.extend(self.revive(id, now)),
                 Write::Abandon(id) => withdrawn.extend(self.abandon(id, now, &mut available)),
-                Write::Settle(settlement) => {
-                    self.checker.written(&settlement);
+                Write::Settle(settlement, facts) => {
+                    self.checker.written(&settlement, &facts);
                     available.extend(self.store.settle(&[settlement]));
                 }
                 Write::SaveGate(destination_id, state, facts) => {
@@ -578,6 +586,7 @@ impl World {
             self.at(self.now + Millis::from_secs(10), Happening::Arrives(index));
         } else {
             self.gather(Write::Accept(index));
+            self.start_commit();
         }
         Ok(())
     }
@@ -663,6 +672,7 @@ impl World {
         for id in dead {
             self.gather(Write::Revive(id));
         }
+        self.start_commit();
         Ok(())
     }
 
