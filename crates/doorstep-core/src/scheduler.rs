@@ -253,7 +253,8 @@ impl Scheduler {
     fn refill_failed(&mut self, ticket: Ticket, now: Timestamp) {
         let Some((key, track)) = self.refill_ended(ticket) else { return };
         let retry_at = now + REFILL_RETRY_AFTER;
-        let Some(lane) = self.lane_mut(key) else { return };
+        // A lane on its way out reads no more, and must not leave a timer behind that nobody answers to.
+        let Some(lane) = self.lane_mut(key).filter(|lane| !lane.leaving) else { return };
         lane.window_mut(track).refill_failed(ticket);
         // Not at once: a store in trouble is not helped by being asked in a loop.
         if lane.timer.is_none_or(|timer| timer > retry_at) {

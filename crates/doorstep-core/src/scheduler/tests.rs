@@ -532,3 +532,15 @@ fn a_decision_costs_the_same_among_a_million_blocked_destinations() {
     assert_eq!(few, many);
     assert!(many <= 500 * 4, "{many} lanes looked at for 500 deliveries");
 }
+
+#[test]
+fn a_read_that_fails_for_a_destination_on_its_way_out_leaves_no_timer_behind() {
+    let mut desk = Desk::new(SchedulerLimits { in_flight_max: 1, window_max: 2, ..SchedulerLimits::default() });
+    desk.adopt(plan(1, 1));
+    let out = desk.offer(1, 6);
+    let [(ticket, ..)] = refills(&out)[..] else { panic!("{out:?}") };
+    desk.tell(Input::Dropped { destination_id: DestinationId(1) });
+    desk.tell(Input::RefillFailed { ticket });
+    desk.answer(sent(&out)[0].id, OK);
+    assert_eq!(desk.scheduler.wake_at(), None, "nobody is left to wake");
+}
