@@ -70,6 +70,8 @@ pub struct Scheduler {
 #[derive(Debug)]
 struct Flight {
     lane: LaneKey,
+    /// Where it went: its destination may have moved since.
+    host: Arc<str>,
     delivery: Delivery,
     permit: Permit,
     withdrawn: bool,
@@ -102,7 +104,7 @@ impl Scheduler {
         match input {
             Input::Adopted { plan, gate, backlog } => self.adopt(*plan, *gate, backlog, now),
             Input::Changed { plan } => self.change(*plan, now),
-            Input::Dropped { destination_id } => self.drop_lane(destination_id, out),
+            Input::Dropped { destination_id } => self.drop_lane(destination_id, now, out),
             Input::Weighted { tenant_id, weight } => self.turns.weigh(tenant_id, weight),
             Input::Available { deliveries } => self.available(deliveries, now),
             Input::Refilled { ticket, deliveries, exhausted } => self.refilled(ticket, deliveries, exhausted, now),
@@ -181,24 +183,27 @@ impl Scheduler {
 
     fn change(&mut self, plan: DestinationPlan, now: Timestamp) {
         let Some(key) = self.key(plan.id) else { return };
-        if let Some(lane) = self.lane_mut(key) {
-            assert!(lane.plan.tenant_id == plan.tenant_id, "a destination never changes hands");
-            lane.plan = plan;
+        let Some(lane) = self.lane_mut(key) else { return };
+        assert!(lane.plan.tenant_id == plan.tenant_id, "a destination never changes hands");
+        let before = std::mem::replace(&mut lane.plan, plan);
+        if before.host != lane.plan.host {
+            self.leave_host(key, &before.host, now);
         }
         self.unblock(key, now);
     }
 
-    fn drop_lane(&mut self, destination_id: DestinationId, out: &mut Vec<Command>) {
+    fn drop_lane(&mut self, destination_id: DestinationId, now: Timestamp, out: &mut Vec<Command>) {
         let Some(key) = self.key(destination_id) else { return };
         self.set_timer(key, None);
-        self.hosts.leave_queue(key);
         let Some(lane) = self.lanes[key.index()].as_mut() else { return };
+        let host = Arc::clone(&lane.plan.host);
         lane.leaving = true;
         for track in Track::ALL {
             if std::mem::take(&mut lane.in_turns[track as usize]) {
                 self.turns.leave(lane.plan.tenant_id, track, key);
             }
         }
+        self.leave_host(key, &host, now);
         self.free_if_gone(key, out);
     }
 
@@ -276,7 +281,7 @@ impl Scheduler {
         out: &mut Vec<Command>,
     ) {
         let Some(flight) = self.land(delivery_id, now) else { return };
-        let Flight { lane: key, delivery, permit, withdrawn } = flight;
+        let Flight { lane: key, delivery, permit, withdrawn, .. } = flight;
         let Some(lane) = self.lane_mut(key) else { return };
         let changes = lane.gate.settle(permit, outcome, &lane.plan.limits, now, dice.roll());
         let decision = lane.plan.policy.next(outcome, &delivery.progress, now, dice.roll());
@@ -301,7 +306,7 @@ impl Scheduler {
 
     fn interrupted(&mut self, delivery_id: DeliveryId, now: Timestamp, out: &mut Vec<Command>) {
         let Some(flight) = self.land(delivery_id, now) else { return };
-        let Flight { lane: key, delivery, permit, withdrawn } = flight;
+        let Flight { lane: key, delivery, permit, withdrawn, .. } = flight;
         if let Some(lane) = self.lane_mut(key) {
             lane.gate.release(permit);
         }
@@ -362,9 +367,8 @@ impl Scheduler {
         if lane.gate.in_flight() == 1 {
             self.turns.lane_landed(lane.plan.tenant_id);
         }
-        let host = Arc::clone(&lane.plan.host);
-        self.hosts.leave(&host);
-        self.offer_room(&host, now);
+        self.hosts.leave(&flight.host);
+        self.offer_room(&flight.host, now);
         Some(flight)
     }
 
@@ -552,6 +556,12 @@ impl Scheduler {
         self.flights.len() < shared && !(scarce && in_flight >= self.turns.share(shared, tenant_id))
     }
 
+    /// The lane wants nothing more of this host. It may have been called already: the next one is called then.
+    fn leave_host(&mut self, key: LaneKey, host: &Arc<str>, now: Timestamp) {
+        self.hosts.leave_queue(key);
+        self.offer_room(host, now);
+    }
+
     /// Calls the next lane that waits for this host. One that does not use the room passes it on.
     fn offer_room(&mut self, host: &Arc<str>, now: Timestamp) {
         while let Some(next) = self.hosts.next_waiting(host) {
@@ -567,10 +577,11 @@ impl Scheduler {
         if lane.gate.in_flight() == 1 {
             self.turns.lane_took_off(lane.plan.tenant_id);
         }
-        self.hosts.enter(&lane.plan.host);
+        let host = Arc::clone(&lane.plan.host);
+        self.hosts.enter(&host);
         self.in_flight_by_track[delivery.track() as usize] += 1;
         out.push(Command::Send { delivery: delivery.clone(), probe: permit.is_probe() });
-        let flight = Flight { lane: key, delivery, permit, withdrawn: false };
+        let flight = Flight { lane: key, host, delivery, permit, withdrawn: false };
         let previous = self.flights.insert(flight.delivery.id, flight);
         assert!(previous.is_none(), "sent a delivery that was already on its way");
     }

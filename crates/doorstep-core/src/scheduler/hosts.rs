@@ -1,6 +1,6 @@
 //! The cap per receiving host, which many destinations may share (G10).
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::Map;
@@ -10,7 +10,8 @@ use super::lane::LaneKey;
 pub(super) struct Hosts {
     max: Option<usize>,
     hosts: Map<Arc<str>, Host>,
-    waiting: BTreeSet<LaneKey>,
+    /// Which host a lane waits for: it may have moved since.
+    waits_for: Map<LaneKey, Arc<str>>,
 }
 
 #[derive(Debug, Default)]
@@ -21,7 +22,7 @@ struct Host {
 
 impl Hosts {
     pub(super) fn new(max: Option<usize>) -> Self {
-        Self { max, hosts: Map::default(), waiting: BTreeSet::new() }
+        Self { max, hosts: Map::default(), waits_for: Map::default() }
     }
 
     pub(super) fn is_full(&self, host: &Arc<str>) -> bool {
@@ -38,13 +39,11 @@ impl Hosts {
     pub(super) fn leave(&mut self, host: &Arc<str>) {
         let Some(entry) = self.hosts.get_mut(host) else { return };
         entry.in_flight = entry.in_flight.saturating_sub(1);
-        if entry.in_flight == 0 && entry.waiting.is_empty() {
-            self.hosts.remove(host);
-        }
+        self.forget_if_idle(host);
     }
 
     pub(super) fn queue(&mut self, host: &Arc<str>, lane: LaneKey) {
-        if self.waiting.insert(lane) {
+        if self.waits_for.insert(lane, Arc::clone(host)).is_none() {
             self.hosts.entry(Arc::clone(host)).or_default().waiting.push_back(lane);
         }
     }
@@ -54,17 +53,25 @@ impl Hosts {
         if self.is_full(host) {
             return None;
         }
-        let waiting = &mut self.hosts.get_mut(host)?.waiting;
-        // Lanes that left the queue are still in its list.
-        while let Some(lane) = waiting.pop_front() {
-            if self.waiting.remove(&lane) {
-                return Some(lane);
-            }
+        let next = self.hosts.get_mut(host)?.waiting.pop_front();
+        match next {
+            Some(lane) => drop(self.waits_for.remove(&lane)),
+            None => self.forget_if_idle(host),
         }
-        None
+        next
     }
 
     pub(super) fn leave_queue(&mut self, lane: LaneKey) {
-        self.waiting.remove(&lane);
+        let Some(host) = self.waits_for.remove(&lane) else { return };
+        if let Some(entry) = self.hosts.get_mut(&host) {
+            entry.waiting.retain(|other| *other != lane);
+        }
+        self.forget_if_idle(&host);
+    }
+
+    fn forget_if_idle(&mut self, host: &Arc<str>) {
+        if self.hosts.get(host).is_some_and(|entry| entry.in_flight == 0 && entry.waiting.is_empty()) {
+            self.hosts.remove(host);
+        }
     }
 }
