@@ -74,7 +74,23 @@ struct Flight {
     host: Arc<str>,
     delivery: Delivery,
     permit: Permit,
+    /// A person ended this delivery meanwhile: what comes back is no news of it any more …
     withdrawn: bool,
+    /// … and has sent it again since.
+    again: Option<Delivery>,
+}
+
+impl Flight {
+    fn withdraw(&mut self) {
+        (self.withdrawn, self.again) = (true, None);
+    }
+
+    /// Its delivery is in the store and may go. That is no news, unless it is about another life than this one.
+    fn is_available(&mut self, delivery: &Delivery) {
+        if self.withdrawn && delivery.progress.give_up_at != self.delivery.progress.give_up_at {
+            self.again = Some(delivery.clone());
+        }
+    }
 }
 
 impl Scheduler {
@@ -238,8 +254,8 @@ impl Scheduler {
 
     fn put(&mut self, key: LaneKey, delivery: Delivery) {
         let window_max = self.limits.window_max;
-        if self.flights.contains_key(&delivery.id) {
-            return;
+        if let Some(flight) = self.flights.get_mut(&delivery.id) {
+            return flight.is_available(&delivery);
         }
         if let Some(lane) = self.lane_mut(key) {
             lane.window_mut(delivery.track()).put(delivery, window_max);
@@ -248,7 +264,13 @@ impl Scheduler {
 
     fn refilled(&mut self, ticket: Ticket, mut deliveries: Vec<Delivery>, exhausted: bool, now: Timestamp) {
         let Some((key, track)) = self.refill_ended(ticket) else { return };
-        deliveries.retain(|delivery| !self.flights.contains_key(&delivery.id));
+        deliveries.retain(|delivery| match self.flights.get_mut(&delivery.id) {
+            Some(flight) => {
+                flight.is_available(delivery);
+                false
+            }
+            None => true,
+        });
         if let Some(lane) = self.lane_mut(key) {
             lane.window_mut(track).refilled(ticket, deliveries, exhausted);
         }
@@ -281,7 +303,7 @@ impl Scheduler {
         out: &mut Vec<Command>,
     ) {
         let Some(flight) = self.land(delivery_id, now) else { return };
-        let Flight { lane: key, delivery, permit, withdrawn, .. } = flight;
+        let Flight { lane: key, delivery, permit, withdrawn, again, .. } = flight;
         let Some(lane) = self.lane_mut(key) else { return };
         let changes = lane.gate.settle(permit, outcome, &lane.plan.limits, now, dice.roll());
         let decision = lane.plan.policy.next(outcome, &delivery.progress, now, dice.roll());
@@ -295,6 +317,8 @@ impl Scheduler {
                 Decision::RetryAt(_) | Decision::Requeue => self.put(key, next),
                 Decision::Delivered | Decision::Dead(_) => {}
             }
+        } else if let Some(again) = again {
+            self.put(key, again);
         }
         if !changes.is_empty() {
             self.save_gate(key, out);
@@ -306,12 +330,12 @@ impl Scheduler {
 
     fn interrupted(&mut self, delivery_id: DeliveryId, now: Timestamp, out: &mut Vec<Command>) {
         let Some(flight) = self.land(delivery_id, now) else { return };
-        let Flight { lane: key, delivery, permit, withdrawn, .. } = flight;
+        let Flight { lane: key, delivery, permit, withdrawn, again, .. } = flight;
         if let Some(lane) = self.lane_mut(key) {
             lane.gate.release(permit);
         }
-        if !withdrawn {
-            self.put(key, delivery);
+        if let Some(next) = if withdrawn { again } else { Some(delivery) } {
+            self.put(key, next);
         }
         self.unblock(key, now);
         self.free_if_gone(key, out);
@@ -336,8 +360,7 @@ impl Scheduler {
 
     fn withdraw(&mut self, delivery: &Delivery, now: Timestamp) {
         if let Some(flight) = self.flights.get_mut(&delivery.id) {
-            flight.withdrawn = true;
-            return;
+            return flight.withdraw();
         }
         if let Some(key) = self.key(delivery.destination_id) {
             self.take_out(key, delivery);
@@ -581,7 +604,7 @@ impl Scheduler {
         self.hosts.enter(&host);
         self.in_flight_by_track[delivery.track() as usize] += 1;
         out.push(Command::Send { delivery: delivery.clone(), probe: permit.is_probe() });
-        let flight = Flight { lane: key, host, delivery, permit, withdrawn: false };
+        let flight = Flight { lane: key, host, delivery, permit, withdrawn: false, again: None };
         let previous = self.flights.insert(flight.delivery.id, flight);
         assert!(previous.is_none(), "sent a delivery that was already on its way");
     }

@@ -600,3 +600,23 @@ fn room_that_was_offered_to_a_destination_that_is_dropped_goes_to_the_next_in_li
     }
     assert!(served.contains(&3), "{served:?}");
 }
+
+#[test]
+fn one_that_is_sent_again_while_its_earlier_life_is_in_flight_is_not_forgotten() {
+    let mut desk = Desk::new(SchedulerLimits::default());
+    desk.adopt(plan(1, 1));
+    for ends in ["answered", "interrupted"] {
+        let before = sent(&desk.offer(1, 1)).remove(0);
+        desk.tell(Input::Withdrawn { delivery: Box::new(before.clone()) });
+        let mut again = before.clone();
+        again.progress.give_up_at = again.progress.give_up_at + Millis(1);
+        assert_eq!(desk.tell(Input::Available { deliveries: vec![again.clone()] }), [], "one at a time");
+        let out = match ends {
+            "answered" => desk.answer(before.id, Outcome::TimedOut),
+            _ => desk.tell(Input::Interrupted { delivery_id: before.id }),
+        };
+        assert_eq!(settled(&out).len(), 0, "its earlier life is over");
+        assert_eq!(sent(&out), [again.clone()], "{ends}");
+        desk.answer(again.id, OK);
+    }
+}
