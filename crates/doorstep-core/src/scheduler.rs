@@ -483,7 +483,7 @@ impl Scheduler {
                 lane.in_turns[track as usize] = false;
             }
             if self.send_one(key, track, now, out) {
-                self.turns.charge(tenant_id);
+                self.turns.charge(tenant_id, track);
             }
             self.start_refills(out);
         }

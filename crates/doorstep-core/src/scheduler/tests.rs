@@ -620,3 +620,20 @@ fn one_that_is_sent_again_while_its_earlier_life_is_in_flight_is_not_forgotten()
         desk.answer(again.id, OK);
     }
 }
+
+#[test]
+fn a_tenant_that_only_retried_has_saved_no_turns_for_first_attempts() {
+    let mut desk = Desk::new(one_slot());
+    for (destination, tenant) in [(1, 1), (2, 2), (3, 2), (4, 2)] {
+        desk.adopt(plan(destination, tenant));
+    }
+    let retries = (0..1_000).map(|n| desk.retry(3 + n % 2)).collect();
+    let mut out = desk.tell(Input::Available { deliveries: retries });
+    out.extend(desk.offer(1, 2_000));
+    desk.serve(out, 1_000);
+    desk.offer(2, 1_000);
+    let flying = desk.scheduler.flights.values().map(|flight| flight.delivery.clone()).collect::<Vec<_>>();
+    let out = desk.answer(flying[0].id, OK);
+    let tally = tally(&desk.serve(out, 100));
+    assert!(tally.get(&1).is_some_and(|n| *n >= 35), "{tally:?}");
+}

@@ -1,7 +1,8 @@
 //! Fair turns: between tenants by weight, then between a tenant's lanes one after the other (G12).
 //!
-//! Each tenant has a pass, which every turn moves on by one over its weight; the lowest pass is next. A tenant that
-//! was idle joins at the current pass: it neither owes nor has saved anything.
+//! Each tenant has a pass per track, which every turn there moves on by one over its weight; the lowest pass is next.
+//! A tenant that was idle joins at the current pass: it neither owes nor has saved anything. The tracks are apart,
+//! because turns in one of them must not count as saved in the other.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -15,14 +16,14 @@ pub(super) struct Turns {
     tenants: Map<TenantId, Tenant>,
     /// Tenants with a lane whose turn could come, per track, by pass.
     ready: [BTreeSet<(u64, TenantId)>; 2],
-    current: u64,
+    current: [u64; 2],
     tenants_in_flight: usize,
 }
 
 #[derive(Debug)]
 struct Tenant {
     weight: u32,
-    pass: u64,
+    passes: [u64; 2],
     lanes_in_flight: usize,
     lanes: [VecDeque<LaneKey>; 2],
 }
@@ -42,47 +43,48 @@ impl Turns {
     }
 
     pub(super) fn enter(&mut self, tenant_id: TenantId, track: Track, lane: LaneKey) {
-        let current = self.current;
+        let track = track as usize;
+        let current = self.current[track];
         let tenant = self.tenant(tenant_id);
-        if tenant.lanes.iter().all(VecDeque::is_empty) {
-            tenant.pass = tenant.pass.max(current);
+        if tenant.lanes[track].is_empty() {
+            tenant.passes[track] = tenant.passes[track].max(current);
         }
-        tenant.lanes[track as usize].push_back(lane);
-        let pass = tenant.pass;
-        self.ready[track as usize].insert((pass, tenant_id));
+        tenant.lanes[track].push_back(lane);
+        let pass = tenant.passes[track];
+        self.ready[track].insert((pass, tenant_id));
     }
 
     pub(super) fn leave(&mut self, tenant_id: TenantId, track: Track, lane: LaneKey) {
+        let track = track as usize;
         let Some(tenant) = self.tenants.get_mut(&tenant_id) else { return };
-        let lanes = &mut tenant.lanes[track as usize];
-        lanes.retain(|other| *other != lane);
-        if lanes.is_empty() {
-            self.ready[track as usize].remove(&(tenant.pass, tenant_id));
+        tenant.lanes[track].retain(|other| *other != lane);
+        if tenant.lanes[track].is_empty() {
+            self.ready[track].remove(&(tenant.passes[track], tenant_id));
         }
     }
 
     /// The lane whose turn it is.
     pub(super) fn take(&mut self, track: Track) -> Option<(TenantId, LaneKey)> {
-        let &(pass, tenant_id) = self.ready[track as usize].first()?;
+        let track = track as usize;
+        let &(pass, tenant_id) = self.ready[track].first()?;
         let tenant = self.tenants.get_mut(&tenant_id)?;
-        let lane = tenant.lanes[track as usize].pop_front()?;
-        if tenant.lanes[track as usize].is_empty() {
-            self.ready[track as usize].remove(&(pass, tenant_id));
+        let lane = tenant.lanes[track].pop_front()?;
+        if tenant.lanes[track].is_empty() {
+            self.ready[track].remove(&(pass, tenant_id));
         }
-        self.current = self.current.max(pass);
+        self.current[track] = self.current[track].max(pass);
         Some((tenant_id, lane))
     }
 
     /// The turn was used.
-    pub(super) fn charge(&mut self, tenant_id: TenantId) {
+    pub(super) fn charge(&mut self, tenant_id: TenantId, track: Track) {
+        let track = track as usize;
         let Some(tenant) = self.tenants.get_mut(&tenant_id) else { return };
-        let before = tenant.pass;
-        tenant.pass += STRIDE / u64::from(tenant.weight);
-        for (ready, lanes) in self.ready.iter_mut().zip(&tenant.lanes) {
-            ready.remove(&(before, tenant_id));
-            if !lanes.is_empty() {
-                ready.insert((tenant.pass, tenant_id));
-            }
+        let before = tenant.passes[track];
+        tenant.passes[track] += STRIDE / u64::from(tenant.weight);
+        self.ready[track].remove(&(before, tenant_id));
+        if !tenant.lanes[track].is_empty() {
+            self.ready[track].insert((tenant.passes[track], tenant_id));
         }
     }
 
@@ -109,7 +111,7 @@ impl Turns {
     fn tenant(&mut self, tenant_id: TenantId) -> &mut Tenant {
         self.tenants.entry(tenant_id).or_insert_with(|| Tenant {
             weight: 1,
-            pass: 0,
+            passes: [0, 0],
             lanes_in_flight: 0,
             lanes: [VecDeque::new(), VecDeque::new()],
         })
