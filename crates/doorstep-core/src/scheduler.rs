@@ -45,6 +45,10 @@ const TURNS_PER_RETRY: u32 = 5;
 /// One slot in this many is for destinations that have no request out.
 const NEWCOMERS_SHARE: usize = 8;
 
+fn but_for_newcomers(slots: usize) -> usize {
+    slots - slots / NEWCOMERS_SHARE
+}
+
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
 
 #[derive(Debug)]
@@ -491,11 +495,8 @@ impl Scheduler {
 
     /// First attempts before retries, but each keeps a share of the turns and of the slots (G15).
     fn next_track(&mut self) -> Option<Track> {
-        let reserved = self.limits.in_flight_max * self.limits.reserved_percent / 100;
-        let open_to = |track: Track| {
-            !self.turns.is_empty(track)
-                && self.in_flight_by_track[track as usize] < self.limits.in_flight_max - reserved
-        };
+        let open_to =
+            |track: Track| !self.turns.is_empty(track) && self.in_flight_by_track[track as usize] < self.track_max();
         match (open_to(Track::First), open_to(Track::Retry)) {
             (false, false) => None,
             (true, false) => Some(Track::First),
@@ -505,6 +506,12 @@ impl Scheduler {
                 Some(if self.turn == 0 { Track::Retry } else { Track::First })
             }
         }
+    }
+
+    /// What is left to a track when the other has its share.
+    fn track_max(&self) -> usize {
+        let SchedulerLimits { in_flight_max, reserved_percent, .. } = self.limits;
+        in_flight_max - in_flight_max * reserved_percent / 100
     }
 
     /// Sends the lane's next delivery of this track if its gate admits it. Whatever happens, the lane is left waiting
@@ -539,7 +546,7 @@ impl Scheduler {
 
     /// A permit for the lane's first delivery of this track, or the lane waits for what it lacks.
     fn admit(&mut self, key: LaneKey, track: Track, now: Timestamp) -> Option<Permit> {
-        let shared = self.shared_hold(key);
+        let shared = self.shared_hold(key, track);
         let lane = self.lanes[key.index()].as_mut()?;
         if lane.window(track).first_due().is_none_or(|due_at| due_at > now) {
             self.reschedule(key, now);
@@ -561,10 +568,10 @@ impl Scheduler {
     }
 
     /// What holds a lane though its own gate would not: its fair share of scarce slots, or its host's cap.
-    fn shared_hold(&self, key: LaneKey) -> Option<Hold> {
+    fn shared_hold(&self, key: LaneKey, track: Track) -> Option<Hold> {
         let lane = self.lane(key)?;
         let in_flight = usize::try_from(lane.gate.in_flight()).unwrap_or(usize::MAX);
-        if in_flight > 0 && !self.has_room_beyond(in_flight, lane.plan.tenant_id) {
+        if in_flight > 0 && !self.has_room_beyond(in_flight, lane.plan.tenant_id, track) {
             return Some(Hold::for_event(Why::Capacity));
         }
         self.hosts.is_full(&lane.plan.host).then(|| Hold::for_event(Why::HostConcurrency))
@@ -573,10 +580,14 @@ impl Scheduler {
     /// Whether a lane that has `in_flight` requests out may have another. Destinations that hang cannot take all slots:
     /// once half are taken each lane keeps to its share, and the last ones are for lanes that have none. A lane that
     /// is held here always has a request of its own to wait for.
-    fn has_room_beyond(&self, in_flight: usize, tenant_id: TenantId) -> bool {
-        let shared = self.limits.in_flight_max - self.limits.in_flight_max / NEWCOMERS_SHARE;
-        let scarce = self.flights.len() >= self.limits.in_flight_max / 2;
-        self.flights.len() < shared && !(scarce && in_flight >= self.turns.share(shared, tenant_id))
+    fn has_room_beyond(&self, in_flight: usize, tenant_id: TenantId, track: Track) -> bool {
+        let in_flight_max = self.limits.in_flight_max;
+        let shared = but_for_newcomers(in_flight_max);
+        let scarce = self.flights.len() >= in_flight_max / 2;
+        self.flights.len() < shared
+            // A track that is full has no slots for newcomers either, however many the other one leaves.
+            && self.in_flight_by_track[track as usize] < but_for_newcomers(self.track_max())
+            && !(scarce && in_flight >= self.turns.share(shared, tenant_id))
     }
 
     /// The lane wants nothing more of this host. It may have been called already: the next one is called then.
