@@ -268,9 +268,10 @@ impl Gate {
         now: Timestamp,
         jitter: Jitter,
     ) -> Option<GateChange> {
+        let begins = self.state.throttle.begins_with(permit);
         let change = self.state.throttle.refused(permit, wait, limits, now, jitter);
         let until = self.state.throttle.until()?;
-        if change.is_some() {
+        if begins {
             self.state.pace.refused(permit, now, until);
         } else {
             self.state.pace.resumes_at(until);

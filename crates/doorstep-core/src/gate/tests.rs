@@ -686,3 +686,23 @@ proptest! {
         }
     }
 }
+
+// Throttle, pace and clock together.
+
+#[test]
+fn a_longer_wait_from_a_request_already_on_its_way_is_told_so_that_it_is_stored() {
+    let mut bench = Bench::new();
+    let (first, second, third) = (bench.admit(), bench.admit(), bench.admit());
+    bench.settle(first, refusal(60));
+    let until = bench.now + Millis::from_secs(3_600);
+    let reason = ThrottleReason::Asked;
+    assert_eq!(bench.settle(second, refusal(3_600)), [GateChange::Throttled { until, reason, consecutive: 1 }]);
+    assert_eq!(bench.settle(third, refusal(60)), [], "nothing changed");
+}
+
+#[test]
+fn a_quota_that_resets_at_once_is_no_throttle() {
+    let mut bench = Bench::new();
+    let spent = Outcome::Accepted { quota_spent_for: Some(Millis::ZERO) };
+    assert_eq!(bench.send(spent), []);
+}

@@ -66,8 +66,13 @@ impl Throttle {
         self.until = self.until.map(|until| until.min(now + limits.wait_max));
     }
 
-    /// Takes a refusal in. Says so if it begins a new throttle; an answer to a request that was already on its way
-    /// when the throttle began belongs to that one.
+    /// Whether a refusal of this request is a new throttle: an answer to one that was already on its way when the
+    /// present throttle began belongs to that one.
+    pub(super) fn begins_with(&self, permit: &Permit) -> bool {
+        permit.throttle_episode == self.episode
+    }
+
+    /// Takes a refusal in. Says so if it begins a new throttle or lengthens the present one: either has to be stored.
     pub(super) fn refused(
         &mut self,
         permit: &Permit,
@@ -76,7 +81,7 @@ impl Throttle {
         now: Timestamp,
         jitter: Jitter,
     ) -> Option<GateChange> {
-        let begins = permit.throttle_episode == self.episode;
+        let begins = self.begins_with(permit);
         if begins {
             self.episode = self.episode.wrapping_add(1);
             self.consecutive = self.consecutive.saturating_add(1);
@@ -86,8 +91,8 @@ impl Throttle {
             None if begins => (unsaid_wait(self.consecutive), ThrottleReason::Unsaid),
             None => return None,
         };
-        self.extend(now + wait.min(limits.wait_max), reason, now);
-        begins.then(|| self.change())
+        let longer = self.extend(now + wait.min(limits.wait_max), reason, now);
+        (begins || longer).then(|| self.change())
     }
 
     /// Its quota is spent: it is left alone until it resets, and that is no throttle to count.
@@ -99,7 +104,7 @@ impl Throttle {
         jitter: Jitter,
     ) -> Option<GateChange> {
         let until = now + stretched(wait, jitter).min(limits.wait_max);
-        self.extend(until, ThrottleReason::QuotaSpent, now).then(|| self.change())
+        (until > now && self.extend(until, ThrottleReason::QuotaSpent, now)).then(|| self.change())
     }
 
     // Answers arrive out of order: a short wait must not cut a longer one.
