@@ -155,7 +155,9 @@ impl Gate {
     pub fn admit(&mut self, limits: &GateLimits, now: Timestamp) -> Admission {
         self.state.throttle.notice_clock(limits, now);
         self.state.breaker.notice_clock(limits, now);
-        self.state.pace.notice_clock(limits, now);
+        // The pace goes on when the throttle ends: until then it rightly waits for longer than it asks itself.
+        let goes_on_at = self.state.throttle.until().map_or(now, |until| until.max(now));
+        self.state.pace.notice_clock(limits, now, goes_on_at);
         if let Some(hold) = self.hold(limits, now) {
             return Admission::Wait(hold);
         }

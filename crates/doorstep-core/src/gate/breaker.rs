@@ -46,6 +46,7 @@ impl Breaker {
     pub(super) fn notice_clock(&mut self, limits: &GateLimits, now: Timestamp) {
         let longest = limits.breaker.cool_down_max.times(2);
         self.probe_at = self.probe_at.map(|probe_at| probe_at.min(now + longest));
+        self.flowing_since = self.flowing_since.min(now);
     }
 
     pub(super) fn hold(&self, probe_in_flight: bool, now: Timestamp) -> Option<Hold> {

@@ -91,10 +91,13 @@ impl Pace {
         Some(Hold::until(Why::Pace, until))
     }
 
-    /// A clock that was set back must not hold a request for longer than the pace itself asks.
-    pub(super) fn notice_clock(&mut self, limits: &GateLimits, now: Timestamp) {
+    /// A clock that was set back must not hold a request for longer than the pace itself asks, nor keep it slow for
+    /// longer than its own terms. `goes_on_at`: now, or when the throttle ends.
+    pub(super) fn notice_clock(&mut self, limits: &GateLimits, now: Timestamp, goes_on_at: Timestamp) {
         let ahead = self.burst(limits).saturating_mul(self.rate(limits).interval());
-        self.next_at = self.next_at.min(micros(now).saturating_add(ahead));
+        self.next_at = self.next_at.min(micros(now).saturating_add(ahead).max(micros(goes_on_at)));
+        self.learned.notice_clock(goes_on_at);
+        self.recovery.notice_clock(goes_on_at);
     }
 
     /// Takes one request's place. Says whether the pace was what it waited for: only then does its success prove

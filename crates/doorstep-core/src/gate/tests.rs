@@ -706,3 +706,34 @@ fn a_quota_that_resets_at_once_is_no_throttle() {
     let spent = Outcome::Accepted { quota_spent_for: Some(Millis::ZERO) };
     assert_eq!(bench.send(spent), []);
 }
+
+#[test]
+fn asking_during_a_throttle_does_not_change_what_is_learned_after_it() {
+    let learned_after = |asks: bool| {
+        let mut bench = Bench::new();
+        for _ in 0..5 {
+            bench.send_when_allowed(refusal(None));
+            if asks {
+                bench.held();
+            }
+        }
+        bench.gate.state().pace.learned().unwrap()
+    };
+    assert_eq!(learned_after(true), learned_after(false));
+}
+
+#[test]
+fn a_clock_that_was_set_back_does_not_keep_a_ramp_for_longer_than_it_takes() {
+    let year = Millis::from_hours(24 * 365);
+    let mut bench = Bench::new();
+    bench.trip();
+    bench.wait_out();
+    bench.send(OK);
+    bench.now = bench.now - year;
+    bench.held();
+    let began = bench.now;
+    while bench.gate.state().pace.rate(&bench.limits) < bench.limits.rate {
+        bench.send_when_allowed(OK);
+        assert!(bench.now.since(began) < Millis::from_mins(30), "still at {:?}", bench.gate.state().pace);
+    }
+}

@@ -81,6 +81,14 @@ impl Learned {
         self.rate
     }
 
+    /// A cycle has begun by then, and a ceiling is trusted from then at most.
+    pub(super) fn notice_clock(&mut self, goes_on_at: Timestamp) {
+        self.cycle_began_at = self.cycle_began_at.map(|began_at| began_at.min(goes_on_at));
+        if let Some(ceiling) = &mut self.ceiling {
+            ceiling.doubted_at = ceiling.doubted_at.min(goes_on_at + ceiling.trust);
+        }
+    }
+
     /// `late`: it was admitted before the throttle that has begun since.
     pub(super) fn succeeded(&mut self, pressed: bool, late: bool, limits: &GateLimits, now: Timestamp) {
         if late {

@@ -50,6 +50,13 @@ impl Recovery {
         self.ramp.map(|ramp| ramp.rate)
     }
 
+    pub(super) fn notice_clock(&mut self, goes_on_at: Timestamp) {
+        self.slice_began_at = self.slice_began_at.map(|began_at| began_at.min(goes_on_at));
+        if let Some(ramp) = &mut self.ramp {
+            ramp.target_until = ramp.target_until.min(goes_on_at + TARGET_HOLDS);
+        }
+    }
+
     pub(super) fn succeeded(&mut self, pressed: bool, limits: &GateLimits, now: Timestamp) {
         self.count(now);
         let Some(ramp) = &mut self.ramp else { return };
