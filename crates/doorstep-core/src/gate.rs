@@ -80,6 +80,14 @@ impl Hold {
         Self { why, until: Some(until) }
     }
 
+    /// Whether it still holds at that time. What waits for an answer does not, as far as anybody knows.
+    pub(crate) fn outlasts(&self, at: Timestamp) -> bool {
+        match self.until {
+            Some(until) => until > at,
+            None => matches!(self.why, Why::Pause | Why::Suspension),
+        }
+    }
+
     /// Held until something happens whose time nobody knows.
     pub fn for_event(why: Why) -> Self {
         Self { why, until: None }
@@ -290,7 +298,7 @@ impl Gate {
 
     fn fails(&mut self, permit: &Permit, limits: &GateLimits, now: Timestamp, jitter: Jitter) -> Option<GateChange> {
         let change = self.state.breaker.failed(permit, limits, now, jitter)?;
-        self.state.pace.stopped();
+        self.state.pace.tripped();
         Some(change)
     }
 
@@ -303,7 +311,7 @@ impl Gate {
     /// Holds everything until [`Gate::resume`]. Nothing is discarded.
     pub fn pause(&mut self) {
         self.state.suspension.pause();
-        self.state.pace.stopped();
+        self.state.pace.paused();
     }
 
     /// Ends a pause or a suspension; the backlog drains with the ramp.

@@ -37,6 +37,7 @@ pub mod event;
 pub mod destination;
 pub mod attempt;
 pub mod store;
+pub mod sender;
 
 pub mod route;
 pub mod filter;

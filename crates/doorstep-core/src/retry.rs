@@ -137,7 +137,7 @@ impl RetryPolicy {
             JitterKind::Equal => Millis(full.0 - full.0 / 2) + jitter.up_to(Millis(full.0 / 2)),
             JitterKind::Decorrelated => {
                 let base = self.full_delay(1);
-                jitter.between(base, previous.times(3)).min(self.longest_delay())
+                jitter.between(base, previous.max(base).times(3)).min(self.longest_delay())
             }
         };
         spread.max(self.floor)

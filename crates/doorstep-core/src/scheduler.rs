@@ -37,8 +37,8 @@ use turns::Turns;
 
 pub use messages::{Command, DestinationPlan, Hand, Input, SchedulerLimits, Ticket};
 
-/// A store that cannot be read is asked again after this long.
-const REFILL_RETRY_AFTER: Millis = Millis::from_secs(1);
+/// A lane goes on this long after a fault of our own: a read that failed, a request whose fate is unknown.
+const RESTS_FOR: Millis = Millis::from_secs(1);
 /// Of this many turns in which both could go, one is a retry's.
 const TURNS_PER_RETRY: u32 = 5;
 
@@ -60,6 +60,8 @@ pub struct Scheduler {
     turns: Turns,
     timers: BTreeSet<(Timestamp, LaneKey)>,
     refill_queue: VecDeque<(LaneKey, Track)>,
+    /// Lanes that had their share of the slots when these were scarce, in the order in which they were held.
+    short_of_slots: VecDeque<LaneKey>,
     refills: Map<Ticket, (DestinationId, Track)>,
     last_ticket: Ticket,
     flights: Map<DeliveryId, Flight>,
@@ -108,6 +110,7 @@ impl Scheduler {
             turns: Turns::default(),
             timers: BTreeSet::new(),
             refill_queue: VecDeque::new(),
+            short_of_slots: VecDeque::new(),
             refills: Map::default(),
             last_ticket: Ticket(0),
             flights: Map::default(),
@@ -169,7 +172,7 @@ impl Scheduler {
         let due = (delivery.due_at > now).then(|| Hold::until(Why::DueTime, delivery.due_at));
         Some(match (due, gate) {
             // Both have to end: what ends last is what it waits for.
-            (Some(due), Some(gate)) if gate.until.is_some_and(|until| until <= delivery.due_at) => due,
+            (Some(due), Some(gate)) if !gate.outlasts(delivery.due_at) => due,
             (_, Some(gate)) => gate,
             (Some(due), None) => due,
             (None, None) => Hold::for_event(Why::Capacity),
@@ -283,13 +286,18 @@ impl Scheduler {
 
     fn refill_failed(&mut self, ticket: Ticket, now: Timestamp) {
         let Some((key, track)) = self.refill_ended(ticket) else { return };
-        let retry_at = now + REFILL_RETRY_AFTER;
         // A lane on its way out reads no more, and must not leave a timer behind that nobody answers to.
         let Some(lane) = self.lane_mut(key).filter(|lane| !lane.leaving) else { return };
         lane.window_mut(track).refill_failed(ticket);
-        // Not at once: a store in trouble is not helped by being asked in a loop.
-        if lane.timer.is_none_or(|timer| timer > retry_at) {
-            self.set_timer(key, Some(retry_at));
+        self.rest(key, now);
+    }
+
+    /// Something of our own went wrong: not again at once, since trouble is not helped by being asked in a loop.
+    fn rest(&mut self, key: LaneKey, now: Timestamp) {
+        let until = now + RESTS_FOR;
+        if let Some(lane) = self.lane_mut(key).filter(|lane| !lane.leaving) {
+            lane.blocked = Some(Hold::until(Why::Capacity, until));
+            self.set_timer(key, Some(until));
         }
     }
 
@@ -341,7 +349,7 @@ impl Scheduler {
         if let Some(next) = if withdrawn { again } else { Some(delivery) } {
             self.put(key, next);
         }
-        self.unblock(key, now);
+        self.rest(key, now);
         self.free_if_gone(key, out);
     }
 
@@ -396,6 +404,7 @@ impl Scheduler {
         }
         self.hosts.leave(&flight.host);
         self.offer_room(&flight.host, now);
+        self.offer_slot(now);
         Some(flight)
     }
 
@@ -511,7 +520,8 @@ impl Scheduler {
     /// What is left to a track when the other has its share.
     fn track_max(&self) -> usize {
         let SchedulerLimits { in_flight_max, reserved_percent, .. } = self.limits;
-        in_flight_max - in_flight_max * reserved_percent / 100
+        // More than half for each is more than there is.
+        in_flight_max - in_flight_max * reserved_percent.min(50) / 100
     }
 
     /// Sends the lane's next delivery of this track if its gate admits it. Whatever happens, the lane is left waiting
@@ -563,6 +573,9 @@ impl Scheduler {
         if hold.why == Why::HostConcurrency {
             self.hosts.queue(&lane.plan.host, key);
         }
+        if hold.why == Why::Capacity && !std::mem::replace(&mut lane.short_of_slots, true) {
+            self.short_of_slots.push_back(key);
+        }
         self.set_timer(key, hold.until);
         None
     }
@@ -578,8 +591,7 @@ impl Scheduler {
     }
 
     /// Whether a lane that has `in_flight` requests out may have another. Destinations that hang cannot take all slots:
-    /// once half are taken each lane keeps to its share, and the last ones are for lanes that have none. A lane that
-    /// is held here always has a request of its own to wait for.
+    /// once half are taken each lane keeps to its share, and the last ones are for lanes that have none.
     fn has_room_beyond(&self, in_flight: usize, tenant_id: TenantId, track: Track) -> bool {
         let in_flight_max = self.limits.in_flight_max;
         let shared = but_for_newcomers(in_flight_max);
@@ -588,6 +600,18 @@ impl Scheduler {
             // A track that is full has no slots for newcomers either, however many the other one leaves.
             && self.in_flight_by_track[track as usize] < but_for_newcomers(self.track_max())
             && !(scarce && in_flight >= self.turns.share(shared, tenant_id))
+    }
+
+    /// A slot is free: calls the next lane that was held for the lack of one.
+    fn offer_slot(&mut self, now: Timestamp) {
+        while let Some(key) = self.short_of_slots.pop_front() {
+            // A lane that left meanwhile may have been followed by another with its key.
+            let called = self.lane_mut(key).is_some_and(|lane| std::mem::take(&mut lane.short_of_slots));
+            let held = self.lane(key).and_then(|lane| lane.blocked);
+            if called && held == Some(Hold::for_event(Why::Capacity)) {
+                return self.unblock(key, now);
+            }
+        }
     }
 
     /// The lane wants nothing more of this host. It may have been called already: the next one is called then.

@@ -456,7 +456,7 @@ impl Checker {
         // A read that failed is tried again within a second; until then nobody can know more.
         let read_again = Millis::from_secs(1);
         let right = match (hold.why, hold.until) {
-            (Why::DueTime | Why::Throttle | Why::Breaker | Why::Pace, Some(until)) => {
+            (Why::DueTime | Why::Throttle | Why::Breaker | Why::Pace | Why::Capacity, Some(until)) => {
                 until > now && (busy || wakes_at.is_some_and(|at| at <= until + read_again))
             }
             (Why::Pause, None) => facts.paused,

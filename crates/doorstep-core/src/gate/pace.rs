@@ -134,9 +134,14 @@ impl Pace {
         self.next_at = self.next_at.min(micros(now).saturating_add(limits.rate.interval()));
     }
 
-    /// Nothing is sent from now on: remember how much used to be.
-    pub(super) fn stopped(&mut self) {
-        self.recovery.stopped();
+    /// Nothing is sent from now on, by a person's wish.
+    pub(super) fn paused(&mut self) {
+        self.recovery.paused();
+    }
+
+    /// Nothing is sent from now on, because it fails.
+    pub(super) fn tripped(&mut self) {
+        self.recovery.tripped();
     }
 
     pub(super) fn recover(&mut self, limits: &GateLimits, now: Timestamp) {

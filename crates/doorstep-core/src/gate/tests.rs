@@ -737,3 +737,36 @@ fn a_clock_that_was_set_back_does_not_keep_a_ramp_for_longer_than_it_takes() {
         assert!(bench.now.since(began) < Millis::from_mins(30), "still at {:?}", bench.gate.state().pace);
     }
 }
+
+#[test]
+fn a_receiver_that_is_well_after_a_night_of_refusals_is_not_slow_for_hours() {
+    let mut bench = Bench::new();
+    for _ in 0..6 {
+        bench.send_when_allowed(refusal(None));
+    }
+    bench.send_when_allowed(OK);
+    let healed = bench.now;
+    while bench.gate.state().pace.rate(&bench.limits) < Rate::per_second(1) {
+        bench.send_when_allowed(OK);
+    }
+    assert!(bench.now.since(healed) < Millis::from_hours(1), "{}", bench.now.since(healed));
+}
+
+#[test]
+fn a_pause_during_the_ramp_is_not_held_against_the_receiver() {
+    let ramp_after = |pauses: usize| {
+        let mut bench = Bench::new();
+        bench.trip();
+        bench.wait_out();
+        bench.send(OK);
+        for _ in 0..pauses {
+            bench.gate.pause();
+            bench.gate.resume(&bench.limits, bench.now);
+        }
+        for _ in 0..200 {
+            bench.send_when_allowed(OK);
+        }
+        bench.gate.state().pace.rate(&bench.limits)
+    };
+    assert_eq!(ramp_after(3), ramp_after(0));
+}

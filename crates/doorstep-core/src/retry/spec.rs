@@ -109,7 +109,8 @@ impl<'de> Deserialize<'de> for PolicySpec {
 }
 
 impl RetryPolicy {
-    /// The default: about ten quick hours of trying, then hourly until the window of three days closes.
+    /// The default: sixteen attempts, most of them within the first hours. The window of three days matters where throttles,
+    /// a tripped breaker or a pause hold a delivery in between.
     pub fn standard() -> Self {
         Self {
             strategy: Strategy::Exponential { base: DEFAULT_BASE, cap: DEFAULT_CAP },

@@ -15,6 +15,8 @@ pub(super) struct Lane {
     pub blocked: Option<Hold>,
     pub timer: Option<Timestamp>,
     pub in_turns: [bool; 2],
+    /// In the scheduler's list of those.
+    pub short_of_slots: bool,
     /// Dropped, and only waits for what is in flight.
     pub leaving: bool,
 }
@@ -41,6 +43,7 @@ impl Lane {
             blocked: None,
             timer: None,
             in_turns: [false; 2],
+            short_of_slots: false,
             leaving: false,
         }
     }

@@ -246,8 +246,9 @@ fn an_interrupted_delivery_runs_again_and_pays_nothing() {
     desk.adopt(plan(1, 1));
     let out = desk.offer(1, 1);
     let before = sent(&out)[0].clone();
-    let out = desk.tell(Input::Interrupted { delivery_id: before.id });
-    assert_eq!(out, [Command::Send { delivery: before, probe: false }]);
+    assert_eq!(desk.tell(Input::Interrupted { delivery_id: before.id }), [], "not at once");
+    desk.now = desk.scheduler.wake_at().unwrap();
+    assert_eq!(desk.tell(Input::Woken), [Command::Send { delivery: before, probe: false }]);
 }
 
 #[test]
@@ -331,13 +332,14 @@ fn a_store_that_cannot_be_read_is_asked_again_later() {
         panic!("{out:?}")
     };
     assert_eq!(desk.tell(Input::RefillFailed { ticket: first }), []);
-    assert_eq!(desk.tell(Input::Refilled { ticket: second, deliveries: vec![], exhausted: true }).len(), 1);
+    let out = desk.tell(Input::Refilled { ticket: second, deliveries: vec![], exhausted: true });
+    assert_eq!(out, [], "not at once");
     let mut desk_2 = Desk::new(SchedulerLimits::default());
     desk_2.tell(Input::Adopted { plan: Box::new(plan(1, 1)), gate: Box::default(), backlog: true });
     desk_2.tell(Input::RefillFailed { ticket: first });
     desk_2.tell(Input::RefillFailed { ticket: second });
-    assert_eq!(desk_2.scheduler.wake_at(), Some(T0 + REFILL_RETRY_AFTER));
-    desk_2.now = T0 + REFILL_RETRY_AFTER;
+    assert_eq!(desk_2.scheduler.wake_at(), Some(T0 + RESTS_FOR));
+    desk_2.now = T0 + RESTS_FOR;
     assert_eq!(refills(&desk_2.tell(Input::Woken)).len(), 2);
 }
 
@@ -531,7 +533,7 @@ fn visits_among(blocked: u128) -> u64 {
 fn a_decision_costs_the_same_among_a_million_blocked_destinations() {
     let (few, many) = (visits_among(1_000), visits_among(1_000_000));
     assert_eq!(few, many);
-    assert!(many <= 500 * 4, "{many} lanes looked at for 500 deliveries");
+    assert!(many <= 500 * 5, "{many} lanes looked at for 500 deliveries");
 }
 
 #[test]
@@ -614,7 +616,11 @@ fn one_that_is_sent_again_while_its_earlier_life_is_in_flight_is_not_forgotten()
         assert_eq!(desk.tell(Input::Available { deliveries: vec![again.clone()] }), [], "one at a time");
         let out = match ends {
             "answered" => desk.answer(before.id, Outcome::TimedOut),
-            _ => desk.tell(Input::Interrupted { delivery_id: before.id }),
+            _ => {
+                desk.tell(Input::Interrupted { delivery_id: before.id });
+                desk.now = desk.scheduler.wake_at().unwrap();
+                desk.tell(Input::Woken)
+            }
         };
         assert_eq!(settled(&out).len(), 0, "its earlier life is over");
         assert_eq!(sent(&out), [again.clone()], "{ends}");
@@ -652,4 +658,31 @@ fn newcomers_find_room_though_retries_keep_their_share() {
     for destination in 11..=15 {
         assert!(!sent(&desk.offer(destination, 1)).is_empty(), "destination {destination}");
     }
+}
+
+#[test]
+fn a_lane_held_for_lack_of_slots_goes_on_when_there_are_slots_again() {
+    let limits = SchedulerLimits { in_flight_max: 16, window_max: 1_000, ..SchedulerLimits::default() };
+    let mut desk = Desk::new(SchedulerLimits { reserved_percent: 0, ..limits });
+    for destination in 1..=20 {
+        desk.adopt(plan(destination, 1));
+    }
+    let slow = sent(&desk.offer(1, 1)).remove(0);
+    let others: Vec<Delivery> = (2..=14).flat_map(|d| sent(&desk.offer(d, 1))).collect();
+    assert_eq!(sent(&desk.offer(1, 5)), [], "all shared slots are taken");
+    let mut out = Vec::new();
+    for delivery in others {
+        out.extend(desk.answer(delivery.id, OK));
+    }
+    assert!(!sent(&out).is_empty(), "15 of 16 slots are free, and {} still hangs", slow.id);
+}
+
+#[test]
+fn a_delivery_due_much_later_does_not_say_that_it_waits_for_a_slot() {
+    let mut desk = Desk::new(SchedulerLimits::default());
+    desk.adopt(plan(1, 1));
+    desk.offer(1, 20);
+    let mut later = desk.delivery(1);
+    later.due_at = desk.now + Millis::from_hours(1);
+    assert_eq!(desk.scheduler.hold(&later, desk.now), Some(Hold::until(Why::DueTime, later.due_at)));
 }

@@ -17,7 +17,8 @@ pub(super) struct Turns {
     /// Tenants with a lane whose turn could come, per track, by pass.
     ready: [BTreeSet<(u64, TenantId)>; 2],
     current: [u64; 2],
-    tenants_in_flight: usize,
+    /// The weights of the tenants with a request out, added up.
+    weight_in_flight: usize,
 }
 
 #[derive(Debug)]
@@ -35,7 +36,12 @@ pub(super) const WEIGHT_MAX: u32 = 1_000;
 
 impl Turns {
     pub(super) fn weigh(&mut self, tenant_id: TenantId, weight: u32) {
-        self.tenant(tenant_id).weight = weight.clamp(1, WEIGHT_MAX);
+        let tenant = self.tenant(tenant_id);
+        let before = std::mem::replace(&mut tenant.weight, weight.clamp(1, WEIGHT_MAX));
+        if tenant.lanes_in_flight > 0 {
+            let after = tenant.weight;
+            self.weight_in_flight = self.weight_in_flight + after as usize - before as usize;
+        }
     }
 
     pub(super) fn is_empty(&self, track: Track) -> bool {
@@ -92,20 +98,23 @@ impl Turns {
     pub(super) fn lane_took_off(&mut self, tenant_id: TenantId) {
         let tenant = self.tenant(tenant_id);
         tenant.lanes_in_flight += 1;
-        self.tenants_in_flight += usize::from(self.tenant(tenant_id).lanes_in_flight == 1);
+        let joins = if tenant.lanes_in_flight == 1 { tenant.weight as usize } else { 0 };
+        self.weight_in_flight += joins;
     }
 
     /// A lane of this tenant has no request out any more.
     pub(super) fn lane_landed(&mut self, tenant_id: TenantId) {
         let tenant = self.tenant(tenant_id);
         tenant.lanes_in_flight -= 1;
-        self.tenants_in_flight -= usize::from(self.tenant(tenant_id).lanes_in_flight == 0);
+        let leaves = if tenant.lanes_in_flight == 0 { tenant.weight as usize } else { 0 };
+        self.weight_in_flight -= leaves;
     }
 
-    /// What is left of so many slots for one lane of this tenant, when tenants share evenly, and lanes within them.
+    /// What is left of so many slots for one lane of this tenant, when tenants share by weight, and lanes within them.
     pub(super) fn share(&self, slots: usize, tenant_id: TenantId) -> usize {
-        let lanes = self.tenants.get(&tenant_id).map_or(0, |tenant| tenant.lanes_in_flight);
-        slots.div_ceil(self.tenants_in_flight.max(1)).div_ceil(lanes.max(1))
+        let tenant = self.tenants.get(&tenant_id);
+        let (weight, lanes) = tenant.map_or((1, 0), |tenant| (tenant.weight as usize, tenant.lanes_in_flight));
+        (slots * weight).div_ceil(self.weight_in_flight.max(weight)).div_ceil(lanes.max(1))
     }
 
     fn tenant(&mut self, tenant_id: TenantId) -> &mut Tenant {

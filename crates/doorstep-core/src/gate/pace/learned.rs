@@ -57,8 +57,9 @@ const BELOW_CEILING_PERCENT: u64 = 97;
 /// After a refusal the pace falls to this share of what was refused: further if it was refused soon.
 const DECREASE_EARLY_PERCENT: u64 = 70;
 const DECREASE_LATE_PERCENT: u64 = 92;
-/// A refusal within this time of resuming is an early one; from the fourth in a row the ceiling itself comes down.
+/// A refusal within this time of resuming is an early one; after so many in a row the ceiling itself comes down.
 const EARLY: Millis = Millis::from_mins(3);
+const EARLY_IN_ROW: u32 = 4;
 const EARLY_DECREASE_PERCENT: u64 = 85;
 /// Two thirds of the gap to the ceiling are closed in this time.
 const APPROACH: Millis = Millis::from_secs(60);
@@ -127,6 +128,10 @@ impl Learned {
 
     /// A throttle began, and ends at `until`.
     pub(super) fn refused(&mut self, pressed: bool, now: Timestamp, until: Timestamp) {
+        if self.rate.is_some() && self.cycle_admitted == 0 {
+            // It admits nothing at all now, which says nothing about how much it admits when it does.
+            return;
+        }
         let began_at = self.cycle_began_at.unwrap_or(now);
         let (admitted, lasted) = (self.cycle_admitted, now.since(began_at));
         let mut stretch = Stretch { admitted, lasted, cycle: until.since(began_at), refused_at: Rate::FASTEST };
@@ -161,18 +166,17 @@ impl Learned {
         let ceiling = match per_window {
             Some(limit) => limit.max(stretch.at_least()).min(stretch.refused_at),
             // What was refused so soon, again and again, is well above what it admits.
-            None if self.early_refusals > 3 => {
+            None if self.early_refusals >= EARLY_IN_ROW => {
                 stretch.refused_at.percent(EARLY_DECREASE_PERCENT).max(stretch.at_least())
             }
             None => stretch.refused_at,
         };
         let trust = if per_window.is_some() { TRUST_GUESSED } else { TRUST_MIN };
         self.ceiling = Some(Ceiling::after(self.ceiling, ceiling, trust, until));
-        let share = match (stretch.admitted, per_window) {
-            (0, _) => 50,
-            (_, Some(_)) => BELOW_CEILING_PERCENT,
-            (_, None) if early => DECREASE_EARLY_PERCENT,
-            (_, None) => DECREASE_LATE_PERCENT,
+        let share = match per_window {
+            Some(_) => BELOW_CEILING_PERCENT,
+            None if early => DECREASE_EARLY_PERCENT,
+            None => DECREASE_LATE_PERCENT,
         };
         ceiling.percent(share).max(stretch.at_least()).min(ceiling.percent(BELOW_CEILING_PERCENT))
     }

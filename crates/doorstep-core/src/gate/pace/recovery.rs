@@ -87,9 +87,14 @@ impl Recovery {
         self.slice_successes += 1;
     }
 
-    /// Sending stops. The time until it goes on is not counted as time in which nothing was wanted.
-    pub(super) fn stopped(&mut self) {
+    /// The time until sending goes on is not counted as time in which nothing was wanted.
+    pub(super) fn paused(&mut self) {
         (self.slice_began_at, self.slice_successes) = (None, 0);
+    }
+
+    /// If it fell over on the ramp, the next one is half as high.
+    pub(super) fn tripped(&mut self) {
+        self.paused();
         if let Some(ramp) = &mut self.ramp {
             ramp.target = ramp.target.percent(50).max(start());
         }
