@@ -79,10 +79,13 @@ struct Account {
     received: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Request {
     destination_id: DestinationId,
     number: u64,
+    host: Arc<str>,
+    /// Tells the delivery's life from one that a person gave it later.
+    give_up_at: Timestamp,
 }
 
 /// How long a destination is left alone that refuses without saying for how long.
@@ -132,7 +135,7 @@ impl Checker {
     /// A person sends a dead letter again, with a fresh budget.
     pub fn revived(&mut self, delivery: &Delivery, now: Timestamp) {
         let account = self.deliveries.entry(delivery.id).or_default();
-        let received = account.received;
+        let (received, end) = (account.received, account.end_written);
         *account = Account {
             due_at: now,
             due_at_written: now,
@@ -142,7 +145,8 @@ impl Checker {
         };
         let ordering = self.destinations[&delivery.destination_id].plan.ordering;
         if let Some(slot) = &delivery.ordering
-            && ordering != (Ordering::ByKey { behind_dead: BehindDead::Hold })
+            && (ordering != (Ordering::ByKey { behind_dead: BehindDead::Hold })
+                || end == Some(Decision::Dead(DeadReason::Abandoned)))
             && let Some(order) = self.order.get_mut(&(delivery.destination_id, Arc::clone(&slot.key)))
         {
             order.retain(|id| *id != delivery.id);
@@ -173,7 +177,9 @@ impl Checker {
         }
         ensure(self.open.len() < self.in_flight_max, || "over the cap of all requests at once".to_owned())?;
         self.within_host_cap(delivery.destination_id)?;
-        self.open.insert(id, Request { destination_id: delivery.destination_id, number });
+        let give_up_at = delivery.progress.give_up_at;
+        let host = Arc::clone(&self.destinations[&delivery.destination_id].plan.host);
+        self.open.insert(id, Request { destination_id: delivery.destination_id, number, host, give_up_at });
         Ok(())
     }
 
@@ -185,7 +191,7 @@ impl Checker {
     fn within_host_cap(&self, destination_id: DestinationId) -> Verdict {
         let Some(max) = self.per_host_max else { return Ok(()) };
         let host = &self.destinations[&destination_id].plan.host;
-        let open = self.open.values().filter(|r| self.destinations[&r.destination_id].plan.host == *host).count();
+        let open = self.open.values().filter(|request| request.host == *host).count();
         ensure(open < max, || format!("over the cap of {max} requests at once to {host}"))
     }
 
@@ -205,6 +211,13 @@ impl Checker {
             }
         }
         Ok(())
+    }
+
+    /// A person changed its settings.
+    pub fn changed(&mut self, plan: DestinationPlan) {
+        if let Some(watched) = self.destinations.get_mut(&plan.id) {
+            watched.plan = plan;
+        }
     }
 
     /// A person ended it, and that is written.
@@ -228,6 +241,7 @@ impl Checker {
         self.last_answered = request.number;
         let account = self.deliveries.entry(id).or_default();
         match outcome.class() {
+            _ if account.give_up_at != request.give_up_at => {}
             Class::Throttled => {}
             Class::Ambiguous => {
                 account.spent += 1;
@@ -404,6 +418,8 @@ impl Checker {
         let from = self.n_requests + 1;
         for watched in self.destinations.values_mut() {
             watched.facts = watched.written.clone();
+            // What was sent in the last second is not written: a burst may follow a restart.
+            watched.starts.clear();
             watched.facts.throttle_counts_from = from;
             watched.facts.row_counts_from = from;
             if let Some(tripped) = &mut watched.facts.tripped {

@@ -25,8 +25,10 @@ pub struct Scenario {
     pub hands: Vec<(Timestamp, DestinationId, Hand)>,
     /// Destinations that are given up and taken back a while later, as between nodes.
     pub handovers: Vec<(Timestamp, DestinationId)>,
-    /// Arrivals whose delivery a person ends, at a time.
-    pub abandons: Vec<(Timestamp, usize)>,
+    /// Arrivals whose delivery a person ends, at a time, and whether the person thinks again and sends it after all.
+    pub abandons: Vec<(Timestamp, usize, bool)>,
+    /// Destinations that get another host and another cap, at a time.
+    pub changes: Vec<(Timestamp, DestinationId)>,
     /// Then every receiver is well, and a person lets go of everything that is held.
     pub heals_at: Timestamp,
 }
@@ -62,7 +64,8 @@ impl Scenario {
             && faults.lost_results == 0
             && faults.failed_reads == 0
             && faults.failed_commits == 0;
-        let untouched = self.hands.is_empty() && self.handovers.is_empty() && self.abandons.is_empty();
+        let untouched =
+            self.hands.is_empty() && self.handovers.is_empty() && self.abandons.is_empty() && self.changes.is_empty();
         faultless && untouched && self.limits.in_flight_max >= 64 && self.limits.per_host_max.is_none()
     }
 
@@ -88,13 +91,16 @@ impl Scenario {
         let handovers = (0..sometimes(dice)).map(|_| (start + dice.roll().up_to(lasts), dice.pick(&destinations).0.id));
         let handovers = handovers.collect();
         let abandon = |dice: &mut SeededDice| {
-            (start + dice.roll().up_to(lasts), usize::try_from(dice.below(n_arrivals)).unwrap_or(0))
+            (start + dice.roll().up_to(lasts), usize::try_from(dice.below(n_arrivals)).unwrap_or(0), dice.one_in(2))
         };
         let abandons = (0..sometimes(dice)).map(|_| abandon(dice)).collect();
+        let changes = (0..sometimes(dice)).map(|_| (start + dice.roll().up_to(lasts), dice.pick(&destinations).0.id));
+        let changes = changes.collect();
         Self {
             start,
             handovers,
             abandons,
+            changes,
             limits: scheduler_limits(dice),
             tenants,
             arrivals,
@@ -140,11 +146,15 @@ fn plan(n: u64, tenant_id: TenantId, dice: &mut SeededDice) -> DestinationPlan {
     DestinationPlan {
         id: DestinationId(n.into()),
         tenant_id,
-        host: dice.pick(&["one.example", "two.example", "three.example"]).into(),
+        host: random_host(dice),
         limits: Arc::new(limits),
         policy: Arc::new(policy),
         ordering,
     }
+}
+
+pub fn random_host(dice: &mut SeededDice) -> Arc<str> {
+    dice.pick(&["one.example", "two.example", "three.example"]).into()
 }
 
 fn arrival(

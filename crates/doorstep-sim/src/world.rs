@@ -2,10 +2,11 @@
 //! in groups, hostile receivers, and a process that may die at any command.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use doorstep_core::delivery::{Delivery, Ordering, Place, Settlement, Track};
 use doorstep_core::dice::{Dice, SeededDice};
-use doorstep_core::gate::GateState;
+use doorstep_core::gate::{GateLimits, GateState};
 use doorstep_core::id::{DeliveryId, DestinationId};
 use doorstep_core::outcome::{Outcome, StatusOverrides};
 use doorstep_core::retry::{DeadReason, Decision};
@@ -16,7 +17,7 @@ use doorstep_store::memory::{End, Memory, NewDelivery};
 use crate::checker::{Checker, Facts, Verdict};
 use crate::receiver::{Receiver, Reply};
 use crate::roll::Roll;
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, random_host};
 
 #[derive(Debug)]
 pub struct World {
@@ -82,7 +83,9 @@ enum Happening {
     Hand(DestinationId, Hand),
     HandsOver(DestinationId),
     TakesBack { life: u32, destination_id: DestinationId },
-    Abandons(usize),
+    Abandons(usize, bool),
+    Revives(DeliveryId),
+    Changes(DestinationId),
     Starts,
     Heals,
 }
@@ -147,8 +150,11 @@ impl World {
         for (at, destination_id) in self.scenario.handovers.clone() {
             self.at(at, Happening::HandsOver(destination_id));
         }
-        for (at, index) in self.scenario.abandons.clone() {
-            self.at(at, Happening::Abandons(index));
+        for (at, index, thinks_again) in self.scenario.abandons.clone() {
+            self.at(at, Happening::Abandons(index, thinks_again));
+        }
+        for (at, destination_id) in self.scenario.changes.clone() {
+            self.at(at, Happening::Changes(destination_id));
         }
         self.at(self.scenario.heals_at, Happening::Heals);
     }
@@ -246,11 +252,21 @@ impl World {
             Happening::Heals => self.heal(),
             Happening::Hand(destination_id, hand) => self.hand(destination_id, hand),
             Happening::HandsOver(destination_id) => self.hand_over(destination_id),
-            Happening::Abandons(index) => {
-                self.gather(Write::Abandon(DeliveryId(index as u128 + 1)));
+            Happening::Abandons(index, thinks_again) => {
+                let id = DeliveryId(index as u128 + 1);
+                self.gather(Write::Abandon(id));
+                self.start_commit();
+                if thinks_again {
+                    self.soon(50, Happening::Revives(id));
+                }
+                Ok(())
+            }
+            Happening::Revives(id) => {
+                self.gather(Write::Revive(id));
                 self.start_commit();
                 Ok(())
             }
+            Happening::Changes(destination_id) => self.change(destination_id),
             Happening::TakesBack { life, destination_id } if life == self.lives => self.take_over(destination_id),
             Happening::Reaches { life, delivery_id, destination_id, lost } => {
                 self.reaches(life, delivery_id, destination_id, lost);
@@ -643,6 +659,19 @@ impl World {
         self.note(|| format!("{destination_id} {hand:?} by hand"));
         self.checker.handled(destination_id, hand, self.clock());
         self.tell(Input::Handled { destination_id, hand }, None)
+    }
+
+    /// Another host, another cap.
+    fn change(&mut self, destination_id: DestinationId) -> Verdict {
+        let (host, concurrency) = (random_host(&mut self.dice), self.dice.pick(&[1, 2, 5, 10]));
+        let found = self.scenario.destinations.iter_mut().find(|(plan, _)| plan.id == destination_id);
+        let Some((plan, _)) = found else { return Ok(()) };
+        plan.host = host;
+        plan.limits = Arc::new(GateLimits { concurrency, ..(*plan.limits).clone() });
+        let plan = plan.clone();
+        self.note(|| format!("{destination_id} moves to {} with a cap of {concurrency}", plan.host));
+        self.checker.changed(plan.clone());
+        self.tell(Input::Changed { plan: Box::new(plan) }, None)
     }
 
     fn heal(&mut self) -> Verdict {
