@@ -42,6 +42,10 @@ struct Stretch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Ceiling {
     rate: Rate,
+    /// What it was before it was doubted, and the paces that held until it was raised the last times.
+    trusted: Rate,
+    held: Option<Rate>,
+    held_before: Option<Rate>,
     /// When it is next doubted, how long it is trusted after it proves right, and by how much it is then raised.
     doubted_at: Timestamp,
     trust: Millis,
@@ -101,7 +105,7 @@ impl Learned {
         let grown = match &mut self.ceiling {
             None => rate.plus(GROWTH_PER_SUCCESS.min(rate.0 * GROWTH_PERCENT_MAX / 100)),
             Some(ceiling) => {
-                if ceiling.doubt(now) {
+                if ceiling.doubt(rate, now) {
                     self.proven = Some(rate);
                 }
                 ceiling.approached_from(rate)
@@ -155,6 +159,10 @@ impl Learned {
     }
 
     fn below_new_ceiling(&mut self, stretch: Stretch, until: Timestamp) -> Rate {
+        if let Some(restored) = self.ceiling.and_then(|ceiling| ceiling.restored(until)) {
+            self.ceiling = Some(restored);
+            return restored.rate.percent(BELOW_CEILING_PERCENT).min(stretch.refused_at);
+        }
         self.proven = self.proven.filter(|proven| *proven <= stretch.refused_at);
         let at_least = self.proven.map_or(stretch.at_least(), |proven| proven.max(stretch.at_least()));
         let others = [self.last_stretch, self.shortest_stretch];
@@ -213,20 +221,37 @@ fn is_within(a: u64, b: u64, percent: u128) -> bool {
 
 impl Ceiling {
     fn after(previous: Option<Self>, refused: Rate, trust: Millis, now: Timestamp) -> Self {
-        let confirmed = previous.filter(|p| is_within(refused.0, p.rate.0, 110));
+        let confirmed = previous.filter(|p| is_within(refused.0, p.trusted.0, 110));
         let trust = confirmed.map_or(trust, |p| p.trust.times(2).min(TRUST_MAX));
-        Self { rate: refused, doubted_at: now + trust, trust, raise_percent: RAISE_PERCENT_MIN }
+        Self {
+            rate: refused,
+            trusted: refused,
+            held: None,
+            held_before: None,
+            doubted_at: now + trust,
+            trust,
+            raise_percent: RAISE_PERCENT_MIN,
+        }
     }
 
-    /// Whether it is raised now.
-    fn doubt(&mut self, now: Timestamp) -> bool {
+    /// Whether it is raised now, from the pace that has held until now.
+    fn doubt(&mut self, pace: Rate, now: Timestamp) -> bool {
         let due = now >= self.doubted_at;
         if due {
+            (self.held_before, self.held) = (self.held, Some(pace));
             self.rate = self.rate.percent(100 + self.raise_percent);
             self.raise_percent = (self.raise_percent * 2).min(RAISE_PERCENT_MAX);
             self.doubted_at = now + RAISE_EVERY;
         }
         due
+    }
+
+    /// The doubt was wrong: what was trusted before it is right after all, and trusted for longer. Not so if a good deal
+    /// more held for a minute and was not refused in the next one either: then the receiver takes more than it did.
+    fn restored(self, now: Timestamp) -> Option<Self> {
+        self.held?;
+        let grew = self.held_before.is_some_and(|held| held > self.trusted.percent(110));
+        (!grew).then(|| Self::after(Some(self), self.trusted, TRUST_MIN, now))
     }
 
     /// One success nearer: exponentially closer over time, at most half the gap at once.
