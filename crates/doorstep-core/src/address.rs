@@ -121,7 +121,7 @@ impl AddressRules {
     }
 
     /// Whether some address, yet to be resolved, could be one that the operator allowed.
-    fn makes_exceptions(&self) -> bool {
+    pub fn makes_exceptions(&self) -> bool {
         !self.allow.is_empty()
     }
 }
