@@ -1,0 +1,131 @@
+//! From a host's name to its addresses. Nothing here judges an address: that is for whoever connects to it.
+//!
+//! A name is always taken as complete, without the search domains of the machine: `db` never means
+//! `db.corp.example`. `localhost` is the loopback interface and is never asked for. The machine's own file of hosts is
+//! read only where the operator has allowed targets that are not public: there it names the very machines they mean,
+//! elsewhere it could only tell a stranger which names it holds.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use hickory_resolver::config::{ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig};
+use hickory_resolver::net::NetError;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::op::Query;
+use hickory_resolver::proto::rr::{Name, RecordType};
+use hickory_resolver::{Hosts, TokioResolver};
+use thiserror::Error;
+use tokio::time::Instant;
+
+/// One question to a name server may take this long; then it is asked again, within the budget of the whole.
+const TRY: Duration = Duration::from_secs(2);
+
+/// So often a question that got no answer is repeated.
+const REPEATS: usize = 2;
+
+/// So many answers are remembered.
+const CACHE_ENTRIES: u64 = 4_096;
+
+/// Where names are looked up, and for how long answers are believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DnsSettings {
+    pub servers: NameServers,
+    /// An address is believed at most this long, whatever its record says.
+    pub positive_ttl_max: Duration,
+    /// That there is no address is believed at most this long.
+    pub negative_ttl_max: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NameServers {
+    /// Those of the machine's configuration, read once.
+    System,
+    These(Vec<SocketAddr>),
+}
+
+impl Default for DnsSettings {
+    fn default() -> Self {
+        Self {
+            servers: NameServers::System,
+            positive_ttl_max: Duration::from_secs(300),
+            negative_ttl_max: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Why there are no addresses.
+#[derive(Debug, Error)]
+pub(crate) enum LookupFault {
+    #[error("no name server answered in time")]
+    TimedOut,
+    #[error("the name cannot be resolved: {0}")]
+    Failed(#[source] NetError),
+}
+
+pub(crate) struct Resolver {
+    dns: TokioResolver,
+    hosts: Hosts,
+}
+
+impl Resolver {
+    /// `trust_hosts_file`: whether names of the machine's own file count.
+    pub(crate) fn new(settings: &DnsSettings, trust_hosts_file: bool) -> Result<Self, NetError> {
+        let provider = TokioRuntimeProvider::default();
+        let mut builder = match &settings.servers {
+            NameServers::System => TokioResolver::builder(provider)?,
+            NameServers::These(servers) => {
+                let servers = servers.iter().map(name_server).collect();
+                TokioResolver::builder_with_config(ResolverConfig::from_parts(None, vec![], servers), provider)
+            }
+        };
+        let options = builder.options_mut();
+        options.timeout = TRY;
+        options.attempts = REPEATS;
+        options.cache_size = CACHE_ENTRIES;
+        options.positive_max_ttl = Some(settings.positive_ttl_max);
+        options.negative_max_ttl = Some(settings.negative_ttl_max);
+        options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+        options.use_hosts_file = ResolveHosts::Never;
+        let hosts = if trust_hosts_file { Hosts::from_system().unwrap_or_default() } else { Hosts::default() };
+        Ok(Self { dns: builder.build()?, hosts })
+    }
+
+    /// All addresses of `name`, of both families.
+    pub(crate) async fn lookup(&self, name: &str, deadline: Instant) -> Result<Vec<IpAddr>, LookupFault> {
+        let mut name = Name::from_ascii(name).map_err(|fault| LookupFault::Failed(fault.into()))?;
+        name.set_fqdn(true);
+        let here = self.in_hosts_file(&name);
+        if !here.is_empty() {
+            return Ok(here);
+        }
+        match tokio::time::timeout_at(deadline, self.dns.lookup_ip(name)).await {
+            Ok(Ok(found)) => Ok(found.iter().collect()),
+            Ok(Err(NetError::Timeout)) | Err(_) => Err(LookupFault::TimedOut),
+            Ok(Err(fault)) => Err(LookupFault::Failed(fault)),
+        }
+    }
+
+    // The library would ask DNS for whichever family the file does not have, and wait for it.
+    fn in_hosts_file(&self, name: &Name) -> Vec<IpAddr> {
+        let of = |kind| self.hosts.lookup_static_host(&Query::query(name.clone(), kind));
+        let found = [RecordType::A, RecordType::AAAA].map(of).into_iter().flatten();
+        found
+            .flat_map(|lookup| hickory_resolver::lookup_ip::LookupIp::from(lookup).iter().collect::<Vec<_>>())
+            .collect()
+    }
+}
+
+impl std::fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Resolver").finish_non_exhaustive()
+    }
+}
+
+fn name_server(address: &SocketAddr) -> NameServerConfig {
+    let on_port = |mut connection: ConnectionConfig| {
+        connection.port = address.port();
+        connection
+    };
+    let connections = vec![on_port(ConnectionConfig::udp()), on_port(ConnectionConfig::tcp())];
+    NameServerConfig::new(address.ip(), true, connections)
+}

@@ -1,0 +1,47 @@
+//! The body of an answer: its beginning is kept for people to read, and nothing is decided by it.
+
+use bytes::Bytes;
+use http_body::Body;
+use http_body_util::BodyExt;
+use tokio::time::{Instant, timeout_at};
+
+/// So much of an answer's body is kept.
+pub const BODY_BYTES_MAX: usize = 16 * 1_024;
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Kept {
+    pub(super) bytes: Bytes,
+    /// There was more, or it did not come in time, or it broke off.
+    pub(super) truncated: bool,
+}
+
+/// Reads the beginning of a body. A body that ends within the limits leaves its connection fit for another request.
+pub(super) async fn read<B>(body: B, deadline: Instant) -> Kept
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    if body.is_end_stream() {
+        return Kept { bytes: Bytes::new(), truncated: false };
+    }
+    let expected = usize::try_from(body.size_hint().lower()).unwrap_or(BODY_BYTES_MAX);
+    let mut kept = Vec::with_capacity(expected.min(BODY_BYTES_MAX));
+    let complete = matches!(timeout_at(deadline, gather(body, &mut kept)).await, Ok(true));
+    Kept { bytes: kept.into(), truncated: !complete }
+}
+
+/// Whether that was all.
+async fn gather<B>(mut body: B, kept: &mut Vec<u8>) -> bool
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else { return false };
+        let Ok(data) = frame.into_data() else { continue };
+        let room = BODY_BYTES_MAX - kept.len();
+        kept.extend_from_slice(&data[..data.len().min(room)]);
+        if data.len() > room {
+            return false;
+        }
+    }
+    true
+}

@@ -1,0 +1,217 @@
+//! What every request to a destination has in common, read once and kept until the destination changes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use doorstep_core::address::{AddressRules, TargetHost, TargetUrl};
+use doorstep_core::custom_headers::{self, CustomHeaders};
+use doorstep_core::destination::Destination;
+use doorstep_core::event::Event;
+use doorstep_core::id::DestinationId;
+use doorstep_core::outcome::Fault;
+use doorstep_core::signature::{Message, Secret, Signer};
+use doorstep_core::time::Timestamp;
+use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use http::uri::{PathAndQuery, Scheme, Uri};
+use rustls::ClientConfig;
+
+use super::connection::Outgoing;
+use super::fault::NoAnswer;
+use super::pool::Origin;
+use super::{Request, SendFault};
+
+/// So many destinations are kept prepared. One more, and all are prepared anew when they are next used.
+const PREPARED_MAX: usize = 16_384;
+
+const AGENT: &str = concat!("Doorstep/", env!("CARGO_PKG_VERSION"));
+const EVENT_ID: HeaderName = HeaderName::from_static("x-event-id");
+const EVENT_TYPE: HeaderName = HeaderName::from_static("x-event-type");
+const DELIVERY_ID: HeaderName = HeaderName::from_static("x-delivery-id");
+const DELIVERY_ATTEMPT: HeaderName = HeaderName::from_static("x-delivery-attempt");
+const REPLAY_ID: HeaderName = HeaderName::from_static("x-replay-id");
+const SEQUENCE: HeaderName = HeaderName::from_static("x-sequence");
+
+/// What people see instead of a secret.
+const MASK: &str = "***";
+
+/// A destination, ready to be sent to.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    version: u64,
+    /// From then on another set of secrets signs.
+    until: Timestamp,
+    target: Result<Target, String>,
+    /// The destination's own, then those of ours that never change.
+    headers: HeaderMap,
+    signer: Signer,
+}
+
+/// Where its requests go.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) url: TargetUrl,
+    pub(super) origin: Arc<Origin>,
+    /// The place for a destination's client certificate. It must then be part of the origin too: who has proved who
+    /// they are must not lend their connection to somebody else.
+    pub(super) tls: Arc<ClientConfig>,
+    path: Uri,
+    absolute: Uri,
+}
+
+/// All prepared destinations.
+#[derive(Debug, Default)]
+pub(super) struct Cache(Mutex<HashMap<DestinationId, Arc<Prepared>>>);
+
+impl Cache {
+    pub(super) fn get(
+        &self,
+        destination: &Destination,
+        rules: &AddressRules,
+        tls: &Arc<ClientConfig>,
+        now: Timestamp,
+    ) -> Result<Arc<Prepared>, SendFault> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(prepared) = kept.get(&destination.id)
+            && prepared.version == destination.version
+            && now < prepared.until
+        {
+            return Ok(Arc::clone(prepared));
+        }
+        let prepared = Arc::new(Prepared::new(destination, rules, tls, now)?);
+        if kept.len() >= PREPARED_MAX {
+            kept.clear();
+        }
+        kept.insert(destination.id, Arc::clone(&prepared));
+        Ok(prepared)
+    }
+}
+
+impl Prepared {
+    fn new(
+        destination: &Destination,
+        rules: &AddressRules,
+        tls: &Arc<ClientConfig>,
+        now: Timestamp,
+    ) -> Result<Self, SendFault> {
+        let target = Target::new(&destination.settings.url, rules, tls);
+        let given = destination.secrets.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let custom = CustomHeaders::parse(given).map_err(|source| SendFault::Headers(destination.id, source))?;
+
+        let mut headers = HeaderMap::with_capacity(custom.iter().count() + 16);
+        if let Ok(target) = &target {
+            headers.insert(HOST, target.host_header());
+        }
+        add(&mut headers, &custom);
+        headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        let (signer, until) = signer(destination, now)?;
+        Ok(Self { version: destination.version, until, target, headers, signer })
+    }
+
+    pub(super) fn target(&self) -> Result<&Target, NoAnswer> {
+        self.target.as_ref().map_err(|why| NoAnswer::new(Fault::AddressBlocked, why))
+    }
+
+    /// The headers of one request. Ours come last and replace whatever came before them.
+    pub(super) fn headers(&self, request: &Request<'_>, now: Timestamp) -> Result<HeaderMap, SendFault> {
+        let event = request.event;
+        let mut headers = self.headers.clone();
+        if !event.headers.is_empty() {
+            add(&mut headers, &headers_of(event)?);
+        }
+        let message = Message { id: event.id.as_str(), at: now, body: &event.payload };
+        let signatures = self.signer.sign(&message).map_err(|source| SendFault::EventId(event.id.clone(), source))?;
+        for header in signatures {
+            headers.insert(HeaderName::from_static(header.name), value(header.value));
+        }
+        let content_type = HeaderValue::from_str(&event.content_type);
+        headers.insert(CONTENT_TYPE, content_type.map_err(|_| SendFault::ContentType(event.id.clone()))?);
+        headers.insert(EVENT_ID, value(event.id.to_string()));
+        headers.insert(EVENT_TYPE, value(event.event_type.to_string()));
+        headers.insert(DELIVERY_ID, value(request.delivery.id.to_string()));
+        headers.insert(DELIVERY_ATTEMPT, HeaderValue::from(request.number()));
+        if let Some(replay_id) = request.replay_id {
+            let header = HeaderValue::from_str(replay_id);
+            headers.insert(REPLAY_ID, header.map_err(|_| SendFault::ReplayId(request.delivery.id))?);
+        }
+        if let Some(slot) = &request.delivery.ordering {
+            headers.insert(SEQUENCE, HeaderValue::from(slot.sequence));
+        }
+        Ok(headers)
+    }
+}
+
+impl Target {
+    /// Reads the stored URL again, with the rules that are in force now.
+    fn new(url: &str, rules: &AddressRules, tls: &Arc<ClientConfig>) -> Result<Self, String> {
+        let url = TargetUrl::parse(url, rules).map_err(|fault| fault.to_string())?;
+        let path = PathAndQuery::try_from(url.path_and_query()).map_err(|fault| fault.to_string())?;
+        let scheme = if url.is_https() { Scheme::HTTPS } else { Scheme::HTTP };
+        let absolute = Uri::builder().scheme(scheme).authority(url.authority()).path_and_query(path.clone()).build();
+        let absolute = absolute.map_err(|fault| fault.to_string())?;
+        let host = match url.host() {
+            TargetHost::Name(name) => name.into(),
+            TargetHost::Address(address) => address.to_string().into(),
+        };
+        let origin = Arc::new(Origin { https: url.is_https(), host, port: url.port() });
+        Ok(Self { origin, tls: Arc::clone(tls), path: path.into(), absolute, url })
+    }
+
+    pub(super) fn outgoing(&self, headers: HeaderMap, event: &Event) -> Outgoing {
+        Outgoing { path: self.path.clone(), url: self.absolute.clone(), headers, body: event.payload.clone() }
+    }
+
+    fn host_header(&self) -> HeaderValue {
+        value(self.url.authority().to_owned())
+    }
+}
+
+/// Signs with all secrets that have not retired, until the next one does.
+fn signer(destination: &Destination, now: Timestamp) -> Result<(Signer, Timestamp), SendFault> {
+    let id = destination.id;
+    let active = || destination.secrets.signing.iter().filter(|one| one.retires_at.is_none_or(|at| now < at));
+    let secrets = active().map(|one| one.text.parse::<Secret>()).collect::<Result<Vec<_>, _>>();
+    let secrets = secrets.map_err(|source| SendFault::Secret(id, source))?;
+    let extra = destination.settings.extra_signatures.clone();
+    let signer = Signer::new(secrets, extra).map_err(|source| SendFault::Signer(id, source))?;
+    Ok((signer, active().filter_map(|one| one.retires_at).min().unwrap_or(Timestamp::MAX)))
+}
+
+fn headers_of(event: &Event) -> Result<CustomHeaders, SendFault> {
+    let given = event.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    CustomHeaders::parse(given).map_err(|source| SendFault::EventHeaders(event.id.clone(), source))
+}
+
+/// Where an event and its destination both name a header, the destination's stays: it may be what opens the door.
+fn add(headers: &mut HeaderMap, custom: &CustomHeaders) {
+    for (name, text) in custom.iter() {
+        if let Ok(name) = HeaderName::from_bytes(name.as_bytes()) {
+            headers.entry(name).or_insert_with(|| value(text.to_owned()));
+        }
+    }
+}
+
+/// A header of text that was checked to be printable.
+fn value(text: String) -> HeaderValue {
+    HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+/// The headers of a request as people may see them: no signature, and none of what a destination keeps as a secret.
+pub(super) fn shown_request(headers: &HeaderMap, destination: &Destination) -> Vec<(String, String)> {
+    let custom = |name: &str| destination.secrets.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
+    let hidden = |name: &str| custom(name) || name.contains("signature") || custom_headers::is_sensitive(name);
+    shown(headers, hidden)
+}
+
+/// The headers of an answer as people may see them. Bytes that are no text are replaced.
+pub(super) fn shown_answer(headers: &HeaderMap) -> Vec<(String, String)> {
+    shown(headers, custom_headers::is_sensitive)
+}
+
+fn shown(headers: &HeaderMap, hidden: impl Fn(&str) -> bool) -> Vec<(String, String)> {
+    let text = |name: &str, value: &HeaderValue| match hidden(name) {
+        true => MASK.to_owned(),
+        false => String::from_utf8_lossy(value.as_bytes()).into_owned(),
+    };
+    headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(name.as_str(), value))).collect()
+}

@@ -1,0 +1,11 @@
+//! The sender over real sockets on loopback, against receivers of every kind.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod support;
+
+mod ordinary;
+mod hostile;
+mod connections;
+mod addresses;
+mod secure;
