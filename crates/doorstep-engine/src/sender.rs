@@ -34,7 +34,7 @@ use thiserror::Error;
 use tokio::time::{Instant, timeout_at};
 
 pub use body::BODY_BYTES_MAX;
-pub use connection::{HEAD_BYTES_MAX, HEAD_BYTES_MAX_HTTP2, INTERIM_BYTES_MAX};
+pub use connection::{BYTES_PER_REQUEST_MAX_HTTP2, HEAD_BYTES_MAX, HEAD_BYTES_MAX_HTTP2, INTERIM_BYTES_MAX};
 pub use pool::PoolLimits;
 pub use tls::Roots;
 
@@ -46,6 +46,9 @@ use pool::{Origin, Pool};
 use prepared::{Cache, Target};
 
 use crate::resolve::{DnsSettings, Resolver};
+
+/// No request takes longer, whatever its destination asks for.
+pub const TIMEOUT_MAX: Millis = Millis::from_mins(5);
 
 /// How the sender of a deployment behaves. The default is what a deployment should have.
 #[derive(Clone, Debug, Default)]
@@ -168,7 +171,7 @@ impl Sender {
         let headers = prepared.headers(&request, started_at)?;
         let request_headers = prepared::shown_request(&headers, destination);
 
-        let deadline = started + Duration::from_millis(destination.settings.timeout.0);
+        let deadline = started + Duration::from_millis(destination.settings.timeout.min(TIMEOUT_MAX).0);
         let mut timings = Timings::default();
         let answered = match prepared.target() {
             Ok(target) => {
@@ -179,28 +182,26 @@ impl Sender {
         };
         timings.total = millis_since(started);
 
-        let mut attempt = Attempt {
+        let attempt = |answer, response_headers, kept: Kept| Attempt {
             id: (self.ids)(started_at),
             number: request.number(),
             started_at,
             timings,
-            answer: Answer::Fault(Fault::ConnectionLost),
+            answer,
             request_headers,
-            response_headers: vec![],
-            response_body: bytes::Bytes::new(),
-            response_truncated: false,
+            response_headers,
+            response_body: kept.bytes,
+            response_truncated: kept.truncated,
         };
         Ok(match answered {
             Ok(answered) => {
                 let outcome = self.read_outcome(&answered, destination);
-                attempt.answer = Answer::Status(answered.status.as_u16());
-                attempt.response_headers = prepared::shown_answer(&answered.headers);
-                attempt.response_body = answered.body.bytes;
-                attempt.response_truncated = answered.body.truncated;
-                Sent { attempt, outcome, detail: None }
+                let Answered { status, headers, body } = answered;
+                let answer = Answer::Status(status.as_u16());
+                Sent { attempt: attempt(answer, prepared::shown_answer(&headers), body), outcome, detail: None }
             }
             Err(NoAnswer { fault, detail, stale: _ }) => {
-                attempt.answer = Answer::Fault(fault);
+                let attempt = attempt(Answer::Fault(fault), vec![], Kept::default());
                 Sent { attempt, outcome: Outcome::from_fault(fault), detail: Some(detail) }
             }
         })

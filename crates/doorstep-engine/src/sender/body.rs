@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 /// So much of an answer's body is kept.
 pub const BODY_BYTES_MAX: usize = 16 * 1_024;
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Kept {
     pub(super) bytes: Bytes,
     /// There was more, or it did not come in time, or it broke off.
@@ -21,7 +21,7 @@ where
     B: Body<Data = Bytes> + Unpin,
 {
     if body.is_end_stream() {
-        return Kept { bytes: Bytes::new(), truncated: false };
+        return Kept::default();
     }
     let expected = usize::try_from(body.size_hint().lower()).unwrap_or(BODY_BYTES_MAX);
     let mut kept = Vec::with_capacity(expected.min(BODY_BYTES_MAX));

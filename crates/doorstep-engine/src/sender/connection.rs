@@ -28,6 +28,10 @@ pub const HEAD_BYTES_MAX_HTTP2: u32 = 16 * 1_024;
 /// Before the answer may come interim ones (1xx), of this many bytes together.
 pub const INTERIM_BYTES_MAX: usize = 64 * 1_024;
 
+/// For each request an HTTP/2 receiver may send this much in all, and this much to begin with: answers up to what is read
+/// of them, interim answers, and what keeps the connection going.
+pub const BYTES_PER_REQUEST_MAX_HTTP2: usize = 256 * 1_024;
+
 /// How much an HTTP/2 receiver may send of one answer, and of all of a connection, before we have taken any of it.
 const STREAM_WINDOW_BYTES: u32 = 64 * 1_024;
 const CONNECTION_WINDOW_BYTES: u32 = 1_024 * 1_024;
@@ -68,6 +72,7 @@ pub(super) struct Single {
 #[derive(Debug)]
 pub(super) struct Shared {
     sender: http2::SendRequest<Full<Bytes>>,
+    meter: Arc<Meter>,
     pub(super) opened_at: Instant,
     _driver: Driver,
 }
@@ -78,10 +83,11 @@ impl Connection {
         let opened_at = Instant::now();
         let lost = |error| NoAnswer::new(Fault::ConnectionLost, error);
         if speaks_http2(&stream) {
-            let (wire, _) = Wire::new(stream);
+            let (wire, meter) = Wire::new(stream);
+            meter.allow(bytes(BYTES_PER_REQUEST_MAX_HTTP2));
             let (sender, connection) = http2().handshake(TokioIo::new(wire)).await.map_err(lost)?;
             let driver = Driver::spawn(async move { drop(connection.await) });
-            return Ok(Self::Shared(Arc::new(Shared { sender, opened_at, _driver: driver })));
+            return Ok(Self::Shared(Arc::new(Shared { sender, meter, opened_at, _driver: driver })));
         }
         let (wire, meter) = Wire::new(stream);
         // More than 100 headers are refused by default; asking for that very number would cost an allocation each time.
@@ -143,12 +149,13 @@ impl Single {
 
 impl Shared {
     async fn ask(&self, outgoing: Outgoing, reused: bool, deadline: Instant) -> Result<Response<Incoming>, NoAnswer> {
+        self.meter.credit(bytes(BYTES_PER_REQUEST_MAX_HTTP2));
         let mut headers = outgoing.headers;
         headers.remove(HOST);
         let request = request(outgoing.url, headers, outgoing.body);
         match timeout_at(deadline, self.sender.clone().send_request(request)).await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => Err(NoAnswer::of_http2(&error, reused)),
+            Ok(Err(error)) => Err(NoAnswer::of_http2(&error, &self.meter, reused)),
             Err(_) => Err(NoAnswer::timed_out()),
         }
     }

@@ -35,9 +35,9 @@ impl NoAnswer {
     }
 
     /// What became of a request over HTTP/2.
-    pub(super) fn of_http2(error: &hyper::Error, reused: bool) -> Self {
+    pub(super) fn of_http2(error: &hyper::Error, meter: &Meter, reused: bool) -> Self {
         let h2 = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
-        let violated = h2.is_some_and(h2::Error::is_library);
+        let violated = h2.is_some_and(h2::Error::is_library) || meter.is_overdrawn();
         let refused =
             h2.is_some_and(|h2| h2.is_go_away() || h2.is_io() || h2.reason() == Some(h2::Reason::REFUSED_STREAM));
         let unsent = error.is_canceled() || error.is_closed() || refused;

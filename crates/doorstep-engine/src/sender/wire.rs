@@ -47,6 +47,11 @@ impl Meter {
         self.allowed.store(self.received().saturating_add(more), Ordering::Release);
     }
 
+    /// So many bytes may come beyond what was allowed already.
+    pub(super) fn credit(&self, more: u64) {
+        self.allowed.fetch_add(more, Ordering::AcqRel);
+    }
+
     pub(super) fn is_overdrawn(&self) -> bool {
         self.received() > self.allowed.load(Ordering::Acquire)
     }
@@ -62,7 +67,7 @@ impl AsyncRead for Wire {
         let came = u64::try_from(buf.filled().len() - before).unwrap_or(u64::MAX);
         self.meter.received.fetch_add(came, Ordering::AcqRel);
         if self.meter.is_overdrawn() {
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "too many bytes before the answer")));
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "the receiver sends too much")));
         }
         Poll::Ready(Ok(()))
     }

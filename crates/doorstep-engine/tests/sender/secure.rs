@@ -151,26 +151,48 @@ async fn http2_answers_are_bounded_too() {
     }
 }
 
+/// Shakes hands on HTTP/2 with each connection, and then does with its first request as told.
+async fn by_hand<F>(behave: impl Fn(ByHand, h2::server::SendResponse<Bytes>) -> F + Clone + Send + 'static) -> Receiver
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let config = AUTHORITY.server_config("localhost", false, BOTH);
+    Receiver::start(move |peer, _| {
+        let (behave, acceptor) = (behave.clone(), TlsAcceptor::from(Arc::clone(&config)));
+        async move {
+            let Ok(stream) = acceptor.accept(peer.0.into_inner()).await else { return };
+            let mut connection = h2::server::handshake(stream).await.unwrap();
+            if let Some(Ok((_request, respond))) = connection.accept().await {
+                behave(connection, respond).await;
+            }
+        }
+    })
+    .await
+}
+
+type ByHand = h2::server::Connection<tokio_rustls::server::TlsStream<tokio::net::TcpStream>, Bytes>;
+
+#[tokio::test]
+async fn an_http2_flood_of_interim_answers_is_cut() {
+    let receiver = by_hand(|mut connection, mut respond| async move {
+        let hint = http::Response::builder().status(103).body(()).unwrap();
+        for _ in 0..100_000 {
+            respond.send_informational(hint.clone()).unwrap();
+        }
+        while connection.accept().await.is_some() {}
+    })
+    .await;
+    expect_fault(&Bench::default().send(&order(&receiver)).await, Fault::ProtocolViolated);
+}
+
 #[tokio::test]
 async fn an_http2_connection_that_went_away_is_replaced() {
-    let (receiver, _requests) = {
-        let config = AUTHORITY.server_config("localhost", false, BOTH);
-        let receiver = Receiver::start(move |peer, _| {
-            let acceptor = TlsAcceptor::from(Arc::clone(&config));
-            async move {
-                let Ok(stream) = acceptor.accept(peer.0.into_inner()).await else { return };
-                // Serves one request and hangs up.
-                let mut connection = h2::server::handshake(stream).await.unwrap();
-                if let Some(Ok((_request, mut respond))) = connection.accept().await {
-                    respond.send_response(http::Response::new(()), true).unwrap();
-                    connection.graceful_shutdown();
-                    while connection.accept().await.is_some() {}
-                }
-            }
-        })
-        .await;
-        (receiver, ())
-    };
+    let receiver = by_hand(|mut connection, mut respond| async move {
+        respond.send_response(http::Response::new(()), true).unwrap();
+        connection.graceful_shutdown();
+        while connection.accept().await.is_some() {}
+    })
+    .await;
     let bench = Bench::default();
     for n in 1..=5 {
         expect_status(&bench.send(&order(&receiver)).await, 200);
