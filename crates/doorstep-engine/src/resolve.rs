@@ -13,6 +13,7 @@ use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::op::Query;
 use hickory_resolver::proto::rr::{Name, RecordType};
+use hickory_resolver::system_conf::read_system_conf;
 use hickory_resolver::{Hosts, TokioResolver};
 use thiserror::Error;
 use tokio::time::Instant;
@@ -71,13 +72,12 @@ impl Resolver {
     /// `trust_hosts_file`: whether names of the machine's own file count.
     pub(crate) fn new(settings: &DnsSettings, trust_hosts_file: bool) -> Result<Self, NetError> {
         let provider = TokioRuntimeProvider::default();
-        let mut builder = match &settings.servers {
-            NameServers::System => TokioResolver::builder(provider)?,
-            NameServers::These(servers) => {
-                let servers = servers.iter().map(name_server).collect();
-                TokioResolver::builder_with_config(ResolverConfig::from_parts(None, vec![], servers), provider)
-            }
+        let servers = match &settings.servers {
+            NameServers::System => read_system_conf()?.0.name_servers,
+            NameServers::These(servers) => servers.iter().map(name_server).collect(),
         };
+        let config = ResolverConfig::from_parts(None, vec![], servers);
+        let mut builder = TokioResolver::builder_with_config(config, provider);
         let options = builder.options_mut();
         options.timeout = TRY;
         options.attempts = REPEATS;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use doorstep_core::outcome::Fault;
-use doorstep_engine::sender::{Deadlines, PoolLimits};
+use doorstep_engine::sender::{BODY_BYTES_MAX, Deadlines, PoolLimits};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Barrier, mpsc};
 
@@ -45,6 +45,18 @@ async fn destinations_of_one_host_share_connections() {
         expect_status(&bench.send(&order).await, 200);
     }
     assert_eq!(receiver.n_connections(), 1);
+}
+
+#[tokio::test]
+async fn a_connection_whose_answer_was_not_read_to_its_end_is_not_used_again() {
+    let length = BODY_BYTES_MAX + 1;
+    let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{}", "a".repeat(length));
+    let (receiver, _requests) = Receiver::answering(answer).await;
+    let bench = Bench::default();
+    for n in 1..=3 {
+        expect_status(&bench.send(&Order::to(receiver.url())).await, 200);
+        assert_eq!(receiver.n_connections(), n);
+    }
 }
 
 #[tokio::test]
