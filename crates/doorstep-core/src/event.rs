@@ -25,6 +25,18 @@ pub struct Event {
     pub accepted_at: Timestamp,
 }
 
+impl Event {
+    /// Whether a producer said the same with both, whenever that was (I2).
+    pub fn says_the_same_as(&self, other: &Self) -> bool {
+        let Self { id, tenant_id, event_type, content_type, payload, .. } = self;
+        let Self { ordering_key, produced_at, schema_version, headers, ttl, .. } = self;
+        (id, tenant_id, event_type) == (&other.id, &other.tenant_id, &other.event_type)
+            && (content_type, payload) == (&other.content_type, &other.payload)
+            && (ordering_key, produced_at) == (&other.ordering_key, &other.produced_at)
+            && (schema_version, headers, ttl) == (&other.schema_version, &other.headers, &other.ttl)
+    }
+}
+
 /// An event to be accepted, with the deliveries that routing made of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEvent {

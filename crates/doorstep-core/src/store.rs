@@ -6,6 +6,8 @@
 //! - A read sees every write that was answered before the read was asked for.
 //! - [`Store::due`] shows, of an ordering key, only the first unfinished delivery. When a settlement releases the key,
 //!   the next one is among what the write makes available.
+//! - A dead delivery whose settlement does not release its key keeps its place there: those behind it wait until a person
+//!   has sent it again or abandoned it, or until it is purged.
 //! - A settlement of a delivery that has ended, or that a person has sent again since (its `give_up_at` is another then),
 //!   changes nothing.
 
@@ -22,8 +24,9 @@ use crate::destination::{Destination, Tenant};
 use crate::event::{Event, NewEvent};
 use crate::gate::GateState;
 use crate::id::{DeliveryId, DestinationId, EventId, TenantId};
-use crate::retry::DeadReason;
-use crate::time::Timestamp;
+use crate::outcome::Class;
+use crate::retry::{DeadReason, Decision};
+use crate::time::{Millis, Timestamp};
 
 /// A future answer of a store.
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -61,31 +64,43 @@ pub trait Store: Send + Sync {
 
     /// How much each of these destinations has queued, and since when.
     fn backlogs(&self, ids: Vec<DestinationId>) -> Reply<'_, Vec<Backlog>>;
+
+    /// What was sent and what came of it, minute by minute: in order of time, then of destinations. It is written along
+    /// with the settlements, so that no screen has to count deliveries.
+    fn activity(&self, query: ActivityQuery) -> Reply<'_, Vec<Activity>>;
+
+    /// Forgets what is older than `ages` say, the oldest first and at most `limit` of each kind at once, so that it can be
+    /// done gradually (R4). A dead delivery that is forgotten lets go of its key.
+    fn purge(&self, ages: Ages, limit: usize) -> Reply<'_, Purged>;
 }
 
 /// One change. All of a batch or none.
 #[derive(Clone, Debug)]
 pub enum Write {
+    /// Deliveries to destinations that are not there (any more) are not made.
     Accept(Box<NewEvent>),
     Settle(Box<Settled>),
+    /// Refused if there is no such destination.
     SaveGate {
         destination_id: DestinationId,
         state: Box<GateState>,
     },
-    /// A person sends a dead letter again, with a fresh budget.
+    /// A person sends a dead letter again, with a fresh budget: in its old place if it held its ordering key, else behind
+    /// what its key has queued meanwhile.
     Revive {
         delivery_id: DeliveryId,
         give_up_at: Timestamp,
     },
-    /// A person ends a delivery.
+    /// A person ends a delivery: an unfinished one, or a dead letter for good.
     Abandon {
         delivery_id: DeliveryId,
         note: String,
     },
     PutTenant(Box<Tenant>),
-    /// New, or changed: then `version` is the one that it replaces plus one, or the write is refused.
+    /// New, with a `version` of at most 1, or changed: then `version` is the one that it replaces plus one, or the write is
+    /// refused.
     PutDestination(Box<Destination>),
-    /// Takes it away with everything that is queued for it.
+    /// Takes it away with everything that is queued for it. What has ended stays until it is purged.
     RemoveDestination {
         destination_id: DestinationId,
     },
@@ -114,7 +129,7 @@ pub enum Written {
     Revived {
         available: Vec<Delivery>,
     },
-    /// The delivery as it was when it was ended, and those that may go instead.
+    /// The delivery as it was when it was ended (a dead letter: as it is), and those that may go instead.
     Abandoned {
         ended: Box<Delivery>,
         available: Vec<Delivery>,
@@ -183,6 +198,7 @@ pub struct DeliverySummary {
     pub behind: bool,
     pub created_at: Timestamp,
     pub ended_at: Option<Timestamp>,
+    /// What the last request was answered with, if it was.
     pub last_status: Option<u16>,
     /// Why a person ended it.
     pub note: Option<String>,
@@ -214,6 +230,7 @@ pub struct DeliveryFilter {
     pub reason: Option<DeadReason>,
     /// The last status code.
     pub code: Option<u16>,
+    /// At this time or later.
     pub created_after: Option<Timestamp>,
     pub created_before: Option<Timestamp>,
 }
@@ -228,7 +245,110 @@ pub struct Page {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
     pub queued: u64,
+    /// Of the first in ingest order.
     pub oldest_created_at: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ActivityQuery {
+    /// `None`: all of them.
+    pub destination_id: Option<DestinationId>,
+    /// From the minute that this is in …
+    pub from: Timestamp,
+    /// … to before this.
+    pub until: Timestamp,
+    pub limit: usize,
+}
+
+/// One destination's minute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Activity {
+    /// Its beginning.
+    pub minute: Timestamp,
+    pub destination_id: DestinationId,
+    pub tally: Tally,
+}
+
+/// What was settled, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Requests by the class of their outcome.
+    pub succeeded: u64,
+    pub transient: u64,
+    pub throttled: u64,
+    pub ambiguous: u64,
+    pub permanent: u64,
+    /// How many of the requests were of a delivery that had spent no attempt before; the others are retries (M3).
+    pub first: u64,
+    pub delivered: u64,
+    pub dead: u64,
+    /// How long the requests took, together and at most.
+    pub took_sum: Millis,
+    pub took_max: Millis,
+}
+
+impl Tally {
+    pub fn of(settled: &Settled) -> Self {
+        let mut tally = Self::default();
+        let spent = settled.settlement.delivery.progress.attempts;
+        if let Some(outcome) = &settled.settlement.outcome {
+            let (count, spent_before) = match outcome.class() {
+                Class::Success => (&mut tally.succeeded, spent.saturating_sub(1)),
+                Class::Transient => (&mut tally.transient, spent.saturating_sub(1)),
+                Class::Throttled => (&mut tally.throttled, spent),
+                Class::Ambiguous => (&mut tally.ambiguous, spent.saturating_sub(1)),
+                Class::Permanent => (&mut tally.permanent, spent.saturating_sub(1)),
+            };
+            *count = 1;
+            tally.first = u64::from(spent_before == 0);
+        }
+        match settled.settlement.decision {
+            Decision::Delivered => tally.delivered = 1,
+            Decision::Dead(_) => tally.dead = 1,
+            Decision::RetryAt(_) | Decision::Requeue => {}
+        }
+        if let Some(attempt) = &settled.attempt {
+            (tally.took_sum, tally.took_max) = (attempt.timings.total, attempt.timings.total);
+        }
+        tally
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        self.succeeded += other.succeeded;
+        self.transient += other.transient;
+        self.throttled += other.throttled;
+        self.ambiguous += other.ambiguous;
+        self.permanent += other.permanent;
+        self.first += other.first;
+        self.delivered += other.delivered;
+        self.dead += other.dead;
+        self.took_sum = self.took_sum + other.took_sum;
+        self.took_max = self.took_max.max(other.took_max);
+    }
+}
+
+/// What came to its end before these times is forgotten (R4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ages {
+    pub delivered: Timestamp,
+    pub dead: Timestamp,
+    /// By when they were started, whatever became of their deliveries.
+    pub attempts: Timestamp,
+    /// Accepted before this, and none of its deliveries is left. Until then a repetition is recognised (I2).
+    pub events: Timestamp,
+    pub activity: Timestamp,
+}
+
+/// How many of each kind were forgotten. As many as the limit: there may be more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Purged {
+    pub delivered: usize,
+    pub dead: usize,
+    pub attempts: usize,
+    pub events: usize,
+    pub activity: usize,
+    /// The deliveries that may go from now on.
+    pub available: Vec<Delivery>,
 }
 
 /// What went wrong, by what a caller can do about it.

@@ -5,14 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use doorstep_core::delivery::{Delivery, Ordering, Place, Settlement, Track};
+use doorstep_core::destination::{Destination, DestinationSecrets, DestinationSettings};
 use doorstep_core::dice::{Dice, SeededDice};
+use doorstep_core::event::{Event, NewDelivery, NewEvent};
 use doorstep_core::gate::{GateLimits, GateState};
-use doorstep_core::id::{DeliveryId, DestinationId};
+use doorstep_core::id::{DeliveryId, DestinationId, EventId};
 use doorstep_core::outcome::{Outcome, StatusOverrides};
-use doorstep_core::retry::{DeadReason, Decision};
+use doorstep_core::retry::{DeadReason, RetryPolicy};
+use doorstep_core::route::Subscription;
 use doorstep_core::scheduler::{Command, DestinationPlan, Hand, Input, Scheduler, Ticket};
+use doorstep_core::store::{self, DuePage, DueQuery, Settled, Written};
 use doorstep_core::time::{Millis, Timestamp};
-use doorstep_store::memory::{End, Memory, NewDelivery};
+use doorstep_store::memory::{End, Memory};
 
 use crate::checker::{Checker, Facts, Verdict};
 use crate::receiver::{Receiver, Reply};
@@ -77,7 +81,7 @@ enum Happening {
     Interrupts { life: u32, delivery_id: DeliveryId },
     Commits { life: u32 },
     Reads { life: u32, read: Read },
-    ReadEnds { life: u32, ticket: Ticket, found: Option<(Vec<Delivery>, bool)> },
+    ReadEnds { life: u32, ticket: Ticket, found: Option<DuePage> },
     Wakes { life: u32 },
     Sweeps { life: u32 },
     Hand(DestinationId, Hand),
@@ -140,6 +144,10 @@ impl World {
     }
 
     fn plan_ahead(&mut self) {
+        for (plan, _) in &self.scenario.destinations {
+            let put = store::Write::PutDestination(Box::new(destination(plan)));
+            self.store.write(put, self.scenario.start);
+        }
         self.at(self.scenario.start, Happening::Starts);
         for index in 0..self.scenario.arrivals.len() {
             self.at(self.scenario.arrivals[index].at, Happening::Arrives(index));
@@ -522,10 +530,10 @@ impl World {
                 Write::Abandon(id) => withdrawn.extend(self.abandon(id, now, &mut available)),
                 Write::Settle(settlement, facts) => {
                     self.checker.written(&settlement, &facts);
-                    available.extend(self.store.settle(&[settlement]));
+                    available.extend(self.store.settle(Settled { settlement, attempt: None }));
                 }
                 Write::SaveGate(destination_id, state, facts) => {
-                    self.store.save_gate(destination_id, *state);
+                    self.store.write(store::Write::SaveGate { destination_id, state }, now);
                     self.checker.gate_written(destination_id, *facts);
                 }
             }
@@ -534,31 +542,37 @@ impl World {
     }
 
     fn abandon(&mut self, id: DeliveryId, now: Timestamp, available: &mut Vec<Delivery>) -> Option<Delivery> {
-        let row = self.store.row(id).filter(|row| row.end.is_none())?;
-        let decision = Decision::Dead(DeadReason::Abandoned);
-        let delivery = row.delivery.clone();
-        let settlement = Settlement::new(delivery.clone(), None, decision, Ordering::Unordered, now);
+        self.store.row(id).filter(|row| row.end.is_none())?;
         self.checker.abandoned(id);
-        available.extend(self.store.settle(&[settlement]));
-        Some(delivery)
+        match self.store.write(store::Write::Abandon { delivery_id: id, note: String::new() }, now) {
+            Written::Abandoned { ended, available: more } => {
+                available.extend(more);
+                Some(*ended)
+            }
+            other => unreachable!("an unfinished delivery can be ended: {other:?}"),
+        }
     }
 
     fn accept(&mut self, index: usize, now: Timestamp) -> Vec<Delivery> {
         let arrival = &self.scenario.arrivals[index];
         let plan = &self.scenario.destinations[arrival.destination].0;
         let id = DeliveryId(index as u128 + 1);
-        let new = NewDelivery {
+        let delivery = NewDelivery {
             id,
-            event_seq: 0,
             destination_id: plan.id,
-            ordering_key: arrival.key.clone(),
+            ordered: arrival.key.is_some(),
             give_up_at: plan.policy.give_up_at(now, arrival.ttl),
         };
-        let available = self.store.accept(vec![new], now);
+        let event = event(index, plan, arrival.key.clone(), now);
+        let new = Box::new(NewEvent { event, deliveries: vec![delivery] });
+        let written = self.store.write(store::Write::Accept(new), now);
         if let Some(row) = self.store.row(id) {
             self.checker.accepted(&row.delivery);
         }
-        available
+        match written {
+            Written::Accepted { available, .. } => available,
+            other => unreachable!("every event is another one: {other:?}"),
+        }
     }
 
     fn wants_read(&mut self, read: Read) {
@@ -579,17 +593,20 @@ impl World {
 
     fn reads(&mut self, read: Read) {
         let failed = self.dice.percent(self.scenario.faults.failed_reads);
-        let found = self.store.due(read.destination_id, read.track, read.after, read.limit);
+        let Read { destination_id, track, after, limit, .. } = read;
+        let found = self.store.due(&DueQuery { destination_id, track, after, limit });
         let found = (!failed).then_some(found);
         self.soon(20, Happening::ReadEnds { life: self.lives, ticket: read.ticket, found });
     }
 
-    fn read_ends(&mut self, ticket: Ticket, found: Option<(Vec<Delivery>, bool)>) -> Verdict {
+    fn read_ends(&mut self, ticket: Ticket, found: Option<DuePage>) -> Verdict {
         if let Some(process) = &mut self.process {
             process.reads_under_way -= 1;
         }
         match found {
-            Some((deliveries, exhausted)) => self.tell(Input::Refilled { ticket, deliveries, exhausted }, None),
+            Some(DuePage { deliveries, exhausted }) => {
+                self.tell(Input::Refilled { ticket, deliveries, exhausted }, None)
+            }
             None => self.tell(Input::RefillFailed { ticket }, None),
         }
     }
@@ -705,13 +722,18 @@ impl World {
         Ok(())
     }
 
-    fn revive(&mut self, id: DeliveryId, now: Timestamp) -> Option<Delivery> {
-        let dead = self.store.row(id).is_some_and(|row| matches!(row.end, Some(End::Dead(_))));
-        let available = self.store.revive(id, now + Millis::from_hours(72), now);
-        if let Some(row) = self.store.row(id).filter(|_| dead) {
-            self.checker.revived(&row.delivery, now);
+    fn revive(&mut self, id: DeliveryId, now: Timestamp) -> Vec<Delivery> {
+        let give_up_at = now + Millis::from_hours(72);
+        match self.store.write(store::Write::Revive { delivery_id: id, give_up_at }, now) {
+            Written::Revived { available } => {
+                if let Some(row) = self.store.row(id) {
+                    self.checker.revived(&row.delivery, now);
+                }
+                available
+            }
+            // Somebody was faster.
+            _ => Vec::new(),
         }
-        available
     }
 
     /// Asks a waiting delivery what it waits for.
@@ -736,5 +758,44 @@ impl World {
             return Ok(());
         }
         self.checker.hold_is_right(&row.delivery, hold, busy, wakes_at, now)
+    }
+}
+
+/// What the store knows of a destination here: that it is there.
+fn destination(plan: &DestinationPlan) -> Destination {
+    Destination {
+        id: plan.id,
+        tenant_id: plan.tenant_id,
+        settings: DestinationSettings {
+            name: None,
+            url: String::new(),
+            subscription: Subscription::default(),
+            policy: RetryPolicy::clone(&plan.policy),
+            status_overrides: StatusOverrides::default(),
+            limits: GateLimits::clone(&plan.limits),
+            ordering: plan.ordering,
+            timeout: TIMEOUT,
+            extra_signatures: BTreeSet::new(),
+        },
+        secrets: DestinationSecrets::default(),
+        created_at: Timestamp(0),
+        updated_at: Timestamp(0),
+        version: 1,
+    }
+}
+
+fn event(index: usize, plan: &DestinationPlan, ordering_key: Option<Arc<str>>, now: Timestamp) -> Event {
+    Event {
+        id: EventId::generated(index as u128),
+        tenant_id: plan.tenant_id,
+        event_type: "something.happened".parse().unwrap_or_else(|_| unreachable!("it has two segments")),
+        content_type: "application/json".into(),
+        payload: Default::default(),
+        ordering_key,
+        produced_at: None,
+        schema_version: None,
+        headers: Vec::new(),
+        ttl: None,
+        accepted_at: now,
     }
 }

@@ -1,0 +1,165 @@
+//! What can be asked.
+
+use std::sync::Arc;
+
+use doorstep_core::delivery::{Delivery, Place};
+use doorstep_core::destination::Tenant;
+use doorstep_core::event::Event;
+use doorstep_core::gate::GateState;
+use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
+use doorstep_core::store::{
+    Activity, ActivityQuery, Backlog, DeliveryFilter, DeliveryHistory, DeliveryStatus, DeliverySummary, DuePage,
+    DueQuery, Page, StatusFilter, StoredDestination,
+};
+use doorstep_core::time::Timestamp;
+
+use super::{End, Memory, Row};
+use crate::minute::minute_of;
+
+impl Memory {
+    pub fn due(&self, query: &DueQuery) -> DuePage {
+        let DueQuery { destination_id, track, after, limit } = *query;
+        let from = after.unwrap_or(Place { due_at: Timestamp(i64::MIN), seq: 0 });
+        let to = Place { due_at: Timestamp::MAX, seq: u64::MAX };
+        let mut found = self
+            .due
+            .range((destination_id, track, from)..=(destination_id, track, to))
+            .filter(|((_, _, place), _)| Some(*place) > after)
+            .map(|(_, id)| self.rows[id].delivery.clone());
+        let deliveries = found.by_ref().take(limit).collect();
+        DuePage { deliveries, exhausted: found.next().is_none() }
+    }
+
+    /// Unfinished deliveries whose time is up.
+    pub fn overdue(&self, now: Timestamp, limit: usize) -> Vec<Delivery> {
+        let up = self.give_ups.iter().take_while(|(at, _, _)| *at <= now);
+        up.take(limit).map(|(_, _, id)| self.rows[id].delivery.clone()).collect()
+    }
+
+    pub fn next_give_up_at(&self) -> Option<Timestamp> {
+        self.give_ups.first().map(|(at, _, _)| *at)
+    }
+
+    pub(super) fn events(&self, seqs: &[u64]) -> Vec<Option<Arc<Event>>> {
+        seqs.iter().map(|seq| self.events.get(seq).map(|accepted| Arc::clone(&accepted.event))).collect()
+    }
+
+    pub(super) fn event(&self, tenant_id: TenantId, id: EventId) -> Option<Arc<Event>> {
+        let seq = self.event_seqs.get(&(tenant_id, id))?;
+        self.events.get(seq).map(|accepted| Arc::clone(&accepted.event))
+    }
+
+    pub(super) fn tenants(&self, after: Option<TenantId>, limit: usize) -> Vec<Tenant> {
+        self.tenants.values().filter(|tenant| Some(tenant.id) > after).take(limit).cloned().collect()
+    }
+
+    pub(super) fn destinations(&self, after: Option<DestinationId>, limit: usize) -> Vec<StoredDestination> {
+        let found = self.destinations.values().filter(|(destination, _)| Some(destination.id) > after).take(limit);
+        let stored = |(destination, gate): &(_, GateState)| StoredDestination {
+            destination: Clone::clone(destination),
+            gate: gate.clone(),
+            has_backlog: self.backlog(destination.id).queued > 0,
+        };
+        found.map(stored).collect()
+    }
+
+    pub(super) fn backlog(&self, id: DestinationId) -> Backlog {
+        let queued = || self.rows().filter(|row| row.end.is_none() && row.delivery.destination_id == id);
+        let oldest = queued().min_by_key(|row| row.delivery.seq);
+        Backlog { queued: queued().count() as u64, oldest_created_at: oldest.map(|row| self.created_at(row)) }
+    }
+
+    pub(super) fn delivery(&self, id: DeliveryId) -> Option<DeliveryHistory> {
+        let summary = self.summary(self.rows.get(&id)?);
+        let attempts = self.attempts.iter().filter(|(of, _)| *of == id).map(|(_, attempt)| attempt.clone());
+        Some(DeliveryHistory { summary, attempts: attempts.collect() })
+    }
+
+    pub(super) fn deliveries(&self, filter: &DeliveryFilter, page: Page) -> Vec<DeliverySummary> {
+        let mut found: Vec<DeliverySummary> = self
+            .rows()
+            .map(|row| self.summary(row))
+            .filter(|line| page.before_seq.is_none_or(|before| line.delivery.seq < before))
+            .filter(|line| fits(line, filter))
+            .collect();
+        found.sort_by_key(|line| std::cmp::Reverse(line.delivery.seq));
+        found.truncate(page.limit);
+        found
+    }
+
+    fn summary(&self, row: &Row) -> DeliverySummary {
+        let event = &self.events[&row.delivery.event_seq].event;
+        DeliverySummary {
+            delivery: row.delivery.clone(),
+            event_id: event.id.clone(),
+            event_type: event.event_type.clone(),
+            tenant_id: event.tenant_id,
+            status: match row.end {
+                None if row.delivery.progress.attempts == 0 => DeliveryStatus::Queued,
+                None => DeliveryStatus::RetryScheduled,
+                Some(End::Delivered) => DeliveryStatus::Delivered,
+                Some(End::Dead(reason)) => DeliveryStatus::Dead(reason),
+            },
+            behind: row.behind,
+            created_at: self.created_at(row),
+            ended_at: row.ended_at,
+            last_status: row.last_status,
+            note: row.note.clone(),
+        }
+    }
+
+    fn created_at(&self, row: &Row) -> Timestamp {
+        self.events[&row.delivery.event_seq].event.accepted_at
+    }
+
+    pub(super) fn activity(&self, query: &ActivityQuery) -> Vec<Activity> {
+        let wanted = |minute: Timestamp| minute_of(query.from) <= minute && minute < query.until;
+        self.minutes
+            .iter()
+            .map(|((minute, destination_id), tally)| Activity {
+                minute: *minute,
+                destination_id: *destination_id,
+                tally: *tally,
+            })
+            .filter(|activity| wanted(activity.minute))
+            .filter(|activity| query.destination_id.is_none_or(|id| activity.destination_id == id))
+            .take(query.limit)
+            .collect()
+    }
+
+    pub fn gate(&self, destination_id: DestinationId) -> GateState {
+        self.destinations.get(&destination_id).map(|(_, gate)| gate.clone()).unwrap_or_default()
+    }
+
+    pub fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.rows.values()
+    }
+
+    pub fn row(&self, id: DeliveryId) -> Option<&Row> {
+        self.rows.get(&id)
+    }
+
+    pub fn n_unfinished(&self) -> usize {
+        self.give_ups.len()
+    }
+}
+
+fn fits(line: &DeliverySummary, filter: &DeliveryFilter) -> bool {
+    let DeliveryFilter { status, destination_id, tenant_id, event_type, reason, code, created_after, created_before } =
+        filter;
+    let status_fits = match status {
+        StatusFilter::Any => true,
+        StatusFilter::Queued => line.status == DeliveryStatus::Queued,
+        StatusFilter::RetryScheduled => line.status == DeliveryStatus::RetryScheduled,
+        StatusFilter::Delivered => line.status == DeliveryStatus::Delivered,
+        StatusFilter::Dead => matches!(line.status, DeliveryStatus::Dead(_)),
+    };
+    status_fits
+        && destination_id.is_none_or(|id| line.delivery.destination_id == id)
+        && tenant_id.is_none_or(|id| line.tenant_id == id)
+        && event_type.as_ref().is_none_or(|event_type| line.event_type == *event_type)
+        && reason.is_none_or(|reason| line.status == DeliveryStatus::Dead(reason))
+        && code.is_none_or(|code| line.last_status == Some(code))
+        && created_after.is_none_or(|after| after <= line.created_at)
+        && created_before.is_none_or(|before| line.created_at < before)
+}

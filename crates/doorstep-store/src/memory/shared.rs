@@ -1,0 +1,87 @@
+//! The same behind the trait that all stores share.
+
+use std::future::ready;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use doorstep_core::delivery::Delivery;
+use doorstep_core::destination::Tenant;
+use doorstep_core::event::Event;
+use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
+use doorstep_core::store::{
+    Activity, ActivityQuery, Ages, Backlog, DeliveryFilter, DeliveryHistory, DeliverySummary, DuePage, DueQuery, Page,
+    Purged, Reply, Store, StoredDestination, Write, Written,
+};
+use doorstep_core::time::Timestamp;
+
+use super::Memory;
+
+/// Every answer is there at once, and nothing fails.
+#[derive(Debug, Default)]
+pub struct MemoryStore(Mutex<Memory>);
+
+impl MemoryStore {
+    fn lock(&self) -> MutexGuard<'_, Memory> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn answer<'a, T: Send + 'a>(value: T) -> Reply<'a, T> {
+    Box::pin(ready(Ok(value)))
+}
+
+impl Store for MemoryStore {
+    fn write(&self, batch: Vec<Write>, now: Timestamp) -> Reply<'_, Vec<Written>> {
+        let mut memory = self.lock();
+        answer(batch.into_iter().map(|write| memory.write(write, now)).collect())
+    }
+
+    fn due(&self, queries: Vec<DueQuery>) -> Reply<'_, Vec<DuePage>> {
+        let memory = self.lock();
+        answer(queries.iter().map(|query| memory.due(query)).collect())
+    }
+
+    fn overdue(&self, now: Timestamp, limit: usize) -> Reply<'_, Vec<Delivery>> {
+        answer(self.lock().overdue(now, limit))
+    }
+
+    fn next_give_up_at(&self) -> Reply<'_, Option<Timestamp>> {
+        answer(self.lock().next_give_up_at())
+    }
+
+    fn events(&self, seqs: Vec<u64>) -> Reply<'_, Vec<Option<Arc<Event>>>> {
+        answer(self.lock().events(&seqs))
+    }
+
+    fn tenants(&self, after: Option<TenantId>, limit: usize) -> Reply<'_, Vec<Tenant>> {
+        answer(self.lock().tenants(after, limit))
+    }
+
+    fn destinations(&self, after: Option<DestinationId>, limit: usize) -> Reply<'_, Vec<StoredDestination>> {
+        answer(self.lock().destinations(after, limit))
+    }
+
+    fn event(&self, tenant_id: TenantId, id: EventId) -> Reply<'_, Option<Arc<Event>>> {
+        answer(self.lock().event(tenant_id, id))
+    }
+
+    fn delivery(&self, id: DeliveryId) -> Reply<'_, Option<DeliveryHistory>> {
+        answer(self.lock().delivery(id))
+    }
+
+    fn deliveries(&self, filter: DeliveryFilter, page: Page) -> Reply<'_, Vec<DeliverySummary>> {
+        answer(self.lock().deliveries(&filter, page))
+    }
+
+    fn backlogs(&self, ids: Vec<DestinationId>) -> Reply<'_, Vec<Backlog>> {
+        let memory = self.lock();
+        answer(ids.into_iter().map(|id| memory.backlog(id)).collect())
+    }
+
+    fn activity(&self, query: ActivityQuery) -> Reply<'_, Vec<Activity>> {
+        answer(self.lock().activity(&query))
+    }
+
+    fn purge(&self, ages: Ages, limit: usize) -> Reply<'_, Purged> {
+        answer(self.lock().purge(ages, limit))
+    }
+}
