@@ -1,7 +1,12 @@
 //! What Doorstep remembers: the [`Store`](doorstep_core::store::Store) that core asks for, several times over.
 //!
 //! - [`memory`] is the runnable specification: the plainest code that keeps the promises. Other stores are compared with it.
+//! - [`sqlite`] is the one that needs nothing else installed.
+//! - `conformance`, behind the feature of that name, says what a store promises, as tests.
 
 pub mod memory;
+pub mod sqlite;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 
 mod minute;

@@ -1,0 +1,561 @@
+//! The promises, one by one.
+
+use std::sync::Arc;
+
+use doorstep_core::attempt::Answer;
+use doorstep_core::delivery::{BehindDead, Delivery, Place, Track};
+use doorstep_core::event::NewEvent;
+use doorstep_core::id::{DeliveryId, DestinationId, TenantId};
+use doorstep_core::outcome::Fault;
+use doorstep_core::retry::{DeadReason, Decision};
+use doorstep_core::store::{
+    Activity, ActivityQuery, Ages, Backlog, DeliveryFilter, DeliveryHistory, DeliveryStatus, DuePage, DueQuery, Page,
+    Purged, Refusal, StatusFilter, StoredDestination, Tally, Write, Written,
+};
+use doorstep_core::time::{Millis, Timestamp};
+
+use super::samples::{
+    DEAD, DST, NOW, RETRY, TENANT, WINDOW, a_gate, accept, attempt, destination, event, new_delivery, put, settle,
+    tenant,
+};
+use super::{Subject, ask, write};
+
+pub fn an_event_is_kept_as_it_came(subject: &mut dyn Subject) {
+    one(subject, put(DST));
+    let accepted = one(subject, accept(1, Some("k")));
+    assert!(matches!(accepted, Written::Accepted { deliveries: 1, duplicate: false, .. }), "{accepted:?}");
+    let before = event("event-1", Some("k"), NOW);
+    let found = ask(subject.store().event(TENANT, before.id.clone()));
+    assert_eq!(found.as_deref(), Some(&before));
+    assert_eq!(ask(subject.store().event(TenantId(8), before.id.clone())), None);
+    assert_eq!(ask(subject.store().events(vec![9, 1])), [None, Some(Arc::new(before))]);
+}
+
+pub fn the_same_event_again_makes_nothing(subject: &mut dyn Subject) {
+    set_up(subject, &[accept(1, None)]);
+    let again = event("event-1", None, NOW + Millis(5));
+    let deliveries = vec![new_delivery(2, DST), new_delivery(3, DST)];
+    let written = one(subject, Write::Accept(Box::new(NewEvent { event: again, deliveries })));
+    assert_eq!(written, Written::Accepted { deliveries: 1, duplicate: true, available: vec![] });
+    assert_eq!(due(subject), [1]);
+}
+
+pub fn another_body_under_the_same_name_is_refused(subject: &mut dyn Subject) {
+    set_up(subject, &[accept(1, None)]);
+    let mut differs = event("event-1", None, NOW);
+    differs.payload = "other".into();
+    let new = |event| Write::Accept(Box::new(NewEvent { event, deliveries: vec![new_delivery(2, DST)] }));
+    assert_eq!(one(subject, new(differs.clone())), Written::Refused(Refusal::EventDiffers));
+    differs.tenant_id = TenantId(8);
+    let elsewhere = one(subject, new(differs));
+    assert!(matches!(elsewhere, Written::Accepted { duplicate: false, .. }), "another tenant's names are its own");
+}
+
+pub fn deliveries_are_made_only_for_destinations_that_are_there(subject: &mut dyn Subject) {
+    set_up(subject, &[]);
+    let deliveries = vec![new_delivery(1, DestinationId(99)), new_delivery(2, DST)];
+    let written = one(
+        subject,
+        Write::Accept(Box::new(NewEvent { event: event("a", None, NOW), deliveries: deliveries.clone() })),
+    );
+    let Written::Accepted { deliveries: 1, duplicate: false, available } = written else { panic!("{written:?}") };
+    assert_eq!(ids(&available), [2]);
+    assert_eq!(ask(subject.store().delivery(DeliveryId(1))), None);
+    let again = one(subject, Write::Accept(Box::new(NewEvent { event: event("a", None, NOW), deliveries })));
+    assert_eq!(again, Written::Accepted { deliveries: 1, duplicate: true, available: vec![] });
+}
+
+pub fn the_writes_of_a_batch_take_effect_in_their_order(subject: &mut dyn Subject) {
+    let gone = Write::RemoveDestination { destination_id: DST };
+    let batch = vec![accept(1, None), put(DST), accept(2, None), gone, accept(3, None), put(DST), accept(4, None)];
+    let made: Vec<usize> = write(subject, batch, NOW).iter().map(|written| available(written).len()).collect();
+    assert_eq!(made, [0, 0, 1, 0, 0, 0, 1]);
+    assert_eq!(due(subject), [4]);
+}
+
+pub fn due_deliveries_come_in_the_order_of_their_places(subject: &mut dyn Subject) {
+    set_up(subject, &[]);
+    write(subject, (1..=4).map(|id| accept(id, None)).collect(), NOW);
+    write(subject, vec![accept(5, None)], NOW - Millis(1));
+    let page = |after, limit| due_page(subject, DST, Track::First, after, limit);
+    let first = page(None, 3);
+    assert_eq!((ids(&first.deliveries), first.exhausted), (vec![5, 1, 2], false));
+    let rest = page(Some(first.deliveries[2].place()), 2);
+    assert_eq!((ids(&rest.deliveries), rest.exhausted), (vec![3, 4], true));
+    assert_eq!(page(Some(rest.deliveries[1].place()), 2), DuePage { deliveries: vec![], exhausted: true });
+    assert_eq!(page(Some(Place { due_at: Timestamp::MAX, seq: u64::MAX }), 2).deliveries, []);
+    assert_eq!(page(None, 0), DuePage { deliveries: vec![], exhausted: false });
+}
+
+pub fn retries_are_due_on_their_own_track(subject: &mut dyn Subject) {
+    let made = set_up(subject, &[accept(1, None), accept(2, None)]);
+    one(subject, settle(&made[0], RETRY, BehindDead::Skip, NOW));
+    one(subject, settle(&made[1], Decision::Requeue, BehindDead::Skip, NOW));
+    let retries = due_page(subject, DST, Track::Retry, None, 9).deliveries;
+    assert_eq!(ids(&retries), [1]);
+    assert_eq!(
+        (retries[0].due_at, retries[0].requests, retries[0].progress.attempts),
+        (Timestamp(NOW.0 + 60_000), 1, 1)
+    );
+    assert_eq!(due(subject), [2], "a throttled first attempt is still a first attempt");
+}
+
+pub fn only_the_first_of_a_key_may_go_and_its_end_lets_the_next_one_go(subject: &mut dyn Subject) {
+    let made = set_up(subject, &[accept(1, Some("a")), accept(2, Some("a")), accept(3, Some("b")), accept(4, None)]);
+    assert_eq!(ids(&made), [1, 3, 4]);
+    assert_eq!(due(subject), [1, 3, 4]);
+    let settled = |decision| {
+        let first = read(subject, 1);
+        ids(available(&one(subject, settle(&first, decision, BehindDead::Skip, NOW))))
+    };
+    assert_eq!(settled(RETRY), []);
+    assert_eq!(settled(Decision::Delivered), [2]);
+    assert_eq!(settled(Decision::Delivered), [], "settled once already");
+    let second = read(subject, 2);
+    assert_eq!(second.ordering.as_ref().map(|slot| slot.sequence), Some(2));
+    assert_eq!(due(subject), [2, 3, 4]);
+}
+
+pub fn a_dead_delivery_that_holds_its_key_goes_first_when_it_is_sent_again(subject: &mut dyn Subject) {
+    let made = set_up(subject, &[accept(1, Some("a")), accept(2, Some("a"))]);
+    assert_eq!(ids(available(&one(subject, settle(&made[0], DEAD, BehindDead::Hold, NOW)))), []);
+    assert_eq!(due(subject), [], "the one behind it waits");
+    let again = one(subject, accept(3, Some("a")));
+    assert_eq!(available(&again), [], "so do later ones");
+    assert_eq!(ids(available(&one(subject, revive(1)))), [1]);
+    assert_eq!(due(subject), [1]);
+    let delivered = settle(&read(subject, 1), Decision::Delivered, BehindDead::Hold, NOW);
+    assert_eq!(ids(available(&one(subject, delivered))), [2]);
+}
+
+pub fn a_dead_delivery_that_holds_its_key_lets_go_when_it_is_abandoned(subject: &mut dyn Subject) {
+    let made = set_up(subject, &[accept(1, Some("a")), accept(2, Some("a"))]);
+    one(subject, settle(&made[0], DEAD, BehindDead::Hold, NOW));
+    let ended = one(subject, abandon(1));
+    assert_eq!(ids(available(&ended)), [2]);
+    assert_eq!(one(subject, abandon(1)), Written::Refused(Refusal::AlreadyEnded));
+    let Some(DeliveryHistory { summary, .. }) = ask(subject.store().delivery(DeliveryId(1))) else { panic!() };
+    assert_eq!(summary.status, DeliveryStatus::Dead(DeadReason::Abandoned));
+    assert_eq!(summary.note.as_deref(), Some("enough of 1"));
+}
+
+pub fn one_that_was_skipped_goes_behind_the_others_when_it_is_sent_again(subject: &mut dyn Subject) {
+    let made = set_up(subject, &[accept(1, Some("a")), accept(2, Some("a")), accept(3, Some("a"))]);
+    assert_eq!(ids(available(&one(subject, settle(&made[0], DEAD, BehindDead::Skip, NOW)))), [2]);
+    assert_eq!(available(&one(subject, revive(1))), []);
+    let delivered = |id| settle(&read(subject, id), Decision::Delivered, BehindDead::Skip, NOW);
+    assert_eq!(ids(available(&one(subject, delivered(2)))), [3]);
+    assert_eq!(ids(available(&one(subject, delivered(3)))), [1]);
+    assert_eq!(read(subject, 1).ordering.map(|slot| slot.sequence), Some(1), "its number stays");
+}
+
+pub fn one_that_dies_in_the_middle_of_its_queue_holds_its_place_there(subject: &mut dyn Subject) {
+    set_up(subject, &[accept(1, Some("a")), accept(2, Some("a")), accept(3, Some("a"))]);
+    let delivered = |id| settle(&read(subject, id), Decision::Delivered, BehindDead::Hold, NOW);
+    one(subject, settle(&read(subject, 2), DEAD, BehindDead::Hold, NOW));
+    assert_eq!(available(&one(subject, delivered(1))), [], "it is the dead one's turn");
+    assert_eq!(ids(available(&one(subject, revive(2)))), [2]);
+    assert_eq!(ids(available(&one(subject, delivered(2)))), [3]);
+}
+
+pub fn what_is_said_of_an_earlier_life_does_not_change_the_present_one(subject: &mut dyn Subject) {
+    let made = set_up(subject, &[accept(1, None)]);
+    let late = settle(&made[0], Decision::Delivered, BehindDead::Skip, NOW);
+    one(subject, settle(&made[0], DEAD, BehindDead::Skip, NOW));
+    one(subject, revive(1));
+    let before = ask(subject.store().delivery(DeliveryId(1)));
+    one(subject, late);
+    assert_eq!(ask(subject.store().delivery(DeliveryId(1))), before);
+    assert_eq!(due(subject), [1]);
+}
+
+pub fn what_has_ended_is_settled_no_more(subject: &mut dyn Subject) {
+    let made = set_up(subject, &[accept(1, None), accept(2, None)]);
+    one(subject, settle(&made[0], DEAD, BehindDead::Skip, NOW));
+    one(subject, settle(&made[1], Decision::Delivered, BehindDead::Skip, NOW));
+    let all = || ask(subject.store().deliveries(DeliveryFilter::default(), Page { before_seq: None, limit: 9 }));
+    let before = all();
+    for decision in [RETRY, Decision::Requeue, Decision::Delivered, DEAD] {
+        for delivery in &made {
+            one(subject, settle(delivery, decision, BehindDead::Skip, NOW));
+        }
+    }
+    assert_eq!(all(), before);
+    assert_eq!(ask(subject.store().next_give_up_at()), None);
+}
+
+pub fn what_has_run_out_of_time_is_found(subject: &mut dyn Subject) {
+    set_up(subject, &[]);
+    assert_eq!(ask(subject.store().next_give_up_at()), None);
+    let give_up = |id: u128, at: i64| {
+        let mut delivery = new_delivery(id, DST);
+        delivery.give_up_at = Timestamp(at);
+        let event = event(&format!("e{id}"), Some("a"), NOW);
+        Write::Accept(Box::new(NewEvent { event, deliveries: vec![delivery] }))
+    };
+    write(subject, vec![give_up(1, 50), give_up(2, 40), give_up(3, 50), give_up(4, 60)], NOW);
+    let overdue = |at, limit| ids(&ask(subject.store().overdue(Timestamp(at), limit)));
+    assert_eq!(ask(subject.store().next_give_up_at()), Some(Timestamp(40)));
+    assert_eq!(overdue(39, 9), []);
+    assert_eq!(overdue(50, 9), [2, 1, 3], "also those that wait behind others");
+    assert_eq!(overdue(60, 2), [2, 1]);
+}
+
+pub fn a_delivery_keeps_its_history(subject: &mut dyn Subject) {
+    set_up(subject, &[accept(1, Some("k"))]);
+    let history = || ask(subject.store().delivery(DeliveryId(1))).expect("it is kept");
+    let fresh = history();
+    assert_eq!((fresh.summary.status, fresh.summary.last_status), (DeliveryStatus::Queued, None));
+    assert_eq!((fresh.summary.created_at, fresh.summary.ended_at, fresh.attempts.len()), (NOW, None, 0));
+    assert_eq!((fresh.summary.tenant_id, fresh.summary.event_id.as_str()), (TENANT, "event-1"));
+    one(subject, settle(&read(subject, 1), RETRY, BehindDead::Skip, NOW));
+    assert_eq!((history().summary.status, history().summary.last_status), (DeliveryStatus::RetryScheduled, Some(503)));
+    let Write::Settle(mut failed) = settle(&read(subject, 1), RETRY, BehindDead::Skip, NOW) else { panic!() };
+    failed.attempt = Some(attempt(2, Answer::Fault(Fault::AnswerTimedOut), NOW));
+    one(subject, Write::Settle(failed));
+    assert_eq!(history().summary.last_status, None, "the last request had no answer");
+    let Write::Settle(mut expired) = settle(&read(subject, 1), DEAD, BehindDead::Skip, NOW + Millis(9)) else {
+        panic!()
+    };
+    expired.attempt = None;
+    one(subject, Write::Settle(expired));
+    let ended = history();
+    assert_eq!(ended.summary.status, DeliveryStatus::Dead(DeadReason::Rejected));
+    assert_eq!(ended.summary.ended_at, Some(NOW + Millis(9)));
+    let expected = [attempt(1, Answer::Status(503), NOW), attempt(2, Answer::Fault(Fault::AnswerTimedOut), NOW)];
+    assert_eq!(ended.attempts, expected);
+}
+
+pub fn only_the_dead_can_be_sent_again(subject: &mut dyn Subject) {
+    let made = set_up(subject, &[accept(1, None), accept(2, None), accept(3, None)]);
+    assert_eq!(one(subject, revive(9)), Written::Refused(Refusal::NotFound));
+    assert_eq!(one(subject, revive(1)), Written::Refused(Refusal::NotDead));
+    one(subject, settle(&made[0], Decision::Delivered, BehindDead::Skip, NOW));
+    assert_eq!(one(subject, revive(1)), Written::Refused(Refusal::NotDead));
+    one(subject, settle(&made[1], DEAD, BehindDead::Skip, NOW));
+    let later = NOW + Millis::from_hours(1);
+    let revived = write(subject, vec![revive(2)], later);
+    let again = &available(&revived[0])[0];
+    assert_eq!((again.due_at, again.progress.attempts, again.requests), (later, 0, 1));
+    assert_eq!(again.progress.give_up_at, NOW + WINDOW + WINDOW);
+    one(subject, settle(&made[2], DEAD, BehindDead::Skip, NOW));
+    one(subject, Write::RemoveDestination { destination_id: DST });
+    assert_eq!(one(subject, revive(3)), Written::Refused(Refusal::NotFound), "there is nobody to send it to");
+}
+
+pub fn a_person_ends_what_has_not_ended(subject: &mut dyn Subject) {
+    let made = set_up(subject, &[accept(1, Some("a")), accept(2, Some("a")), accept(3, Some("a"))]);
+    assert_eq!(one(subject, abandon(9)), Written::Refused(Refusal::NotFound));
+    assert_eq!(available(&one(subject, abandon(2))), [], "it was not its turn");
+    let ended = one(subject, abandon(1));
+    let Written::Abandoned { ended, available } = ended else { panic!("{ended:?}") };
+    assert_eq!((*ended, ids(&available)), (made[0].clone(), vec![3]));
+    assert_eq!(one(subject, abandon(1)), Written::Refused(Refusal::AlreadyEnded));
+    one(subject, settle(&read(subject, 3), Decision::Delivered, BehindDead::Skip, NOW));
+    assert_eq!(one(subject, abandon(3)), Written::Refused(Refusal::AlreadyEnded));
+}
+
+pub fn tenants_and_destinations_come_in_the_order_of_their_ids(subject: &mut dyn Subject) {
+    let names = [5, u128::MAX, 1 << 100, 0];
+    for n in names {
+        write(subject, vec![Write::PutTenant(Box::new(tenant(TenantId(n)))), put(DestinationId(n))], NOW);
+    }
+    let tenants = |after, limit| ask(subject.store().tenants(after, limit));
+    let of = |found: Vec<doorstep_core::destination::Tenant>| found.iter().map(|t| t.id.0).collect::<Vec<_>>();
+    assert_eq!(of(tenants(None, 3)), [0, 5, 1 << 100]);
+    assert_eq!(of(tenants(Some(TenantId(1 << 100)), 3)), [u128::MAX]);
+    assert_eq!(tenants(None, 2)[1], tenant(TenantId(5)));
+    let mut renamed = tenant(TenantId(5));
+    renamed.name = "Another".to_owned();
+    one(subject, Write::PutTenant(Box::new(renamed.clone())));
+    assert_eq!(tenants(Some(TenantId(0)), 1), [renamed]);
+    let found = ask(subject.store().destinations(Some(DestinationId(0)), 2));
+    assert_eq!(found.iter().map(|stored| stored.destination.id.0).collect::<Vec<_>>(), [5, 1 << 100]);
+    assert_eq!(found[0].destination, destination(DestinationId(5), 1));
+}
+
+pub fn a_change_is_refused_if_it_was_made_to_another_version(subject: &mut dyn Subject) {
+    let changed = |version| one(subject, Write::PutDestination(Box::new(destination(DST, version))));
+    assert_eq!(changed(2), Written::Refused(Refusal::NotFound), "it was taken away meanwhile");
+    assert_eq!(changed(1), Written::Saved);
+    assert_eq!(changed(1), Written::Refused(Refusal::VersionDiffers));
+    assert_eq!(changed(3), Written::Refused(Refusal::VersionDiffers));
+    one(subject, Write::SaveGate { destination_id: DST, state: Box::new(a_gate()) });
+    assert_eq!(changed(2), Written::Saved);
+    let found = ask(subject.store().destinations(None, 9));
+    assert_eq!(found[0].destination, destination(DST, 2));
+    assert_eq!(found[0].gate, a_gate(), "a change of settings leaves the gate alone");
+}
+
+pub fn a_gate_is_kept_as_it_was(subject: &mut dyn Subject) {
+    set_up(subject, &[]);
+    let found = ask(subject.store().destinations(None, 9));
+    assert_eq!((found[0].gate.clone(), found[0].has_backlog), (Default::default(), false));
+    let save = |id: DestinationId| Write::SaveGate { destination_id: id, state: Box::new(a_gate()) };
+    assert_eq!(one(subject, save(DST)), Written::Saved);
+    assert_eq!(one(subject, save(DestinationId(9))), Written::Refused(Refusal::NotFound));
+    assert_eq!(ask(subject.store().destinations(None, 9))[0].gate, a_gate());
+}
+
+pub fn a_destination_goes_with_all_that_is_queued_for_it(subject: &mut dyn Subject) {
+    let made = set_up(subject, &[accept(1, Some("a")), accept(2, Some("a")), accept(3, None), accept(4, None)]);
+    one(subject, settle(&made[0], DEAD, BehindDead::Hold, NOW));
+    one(subject, settle(&made[1], Decision::Delivered, BehindDead::Hold, NOW));
+    one(subject, Write::SaveGate { destination_id: DST, state: Box::new(a_gate()) });
+    let gone = || one(subject, Write::RemoveDestination { destination_id: DST });
+    assert_eq!((gone(), gone()), (Written::Saved, Written::Refused(Refusal::NotFound)));
+    assert_eq!(ask(subject.store().destinations(None, 9)), []);
+    assert_eq!(ask(subject.store().next_give_up_at()), None);
+    assert_eq!(ask(subject.store().backlogs(vec![DST])), [Backlog::default()]);
+    assert_eq!(list(subject, DeliveryFilter::default()), [3, 1], "what has ended stays");
+    assert_eq!(ask(subject.store().delivery(DeliveryId(2))), None);
+    one(subject, put(DST));
+    let anew = one(subject, accept(5, Some("a")));
+    let first = &available(&anew)[0];
+    assert_eq!(first.ordering.as_ref().map(|slot| slot.sequence), Some(1), "nobody holds the key any more");
+    assert_eq!(ask(subject.store().destinations(None, 9))[0].gate, Default::default());
+}
+
+pub fn lists_are_newest_first_and_go_on_where_the_last_page_ended(subject: &mut dyn Subject) {
+    let made = set_up(subject, &[1, 2, 3, 4, 5].map(|id| accept(id, None)));
+    one(subject, settle(&made[1], Decision::Delivered, BehindDead::Skip, NOW));
+    one(subject, settle(&made[3], DEAD, BehindDead::Skip, NOW));
+    let page =
+        |before_seq, limit| ask(subject.store().deliveries(DeliveryFilter::default(), Page { before_seq, limit }));
+    let of =
+        |found: &[doorstep_core::store::DeliverySummary]| found.iter().map(|l| l.delivery.id.0).collect::<Vec<_>>();
+    let first = page(None, 3);
+    assert_eq!(of(&first), [5, 4, 3]);
+    assert_eq!(of(&page(Some(first[2].delivery.seq), 3)), [2, 1]);
+    assert_eq!(of(&page(Some(u64::MAX), 1)), [5]);
+    assert_eq!(of(&page(Some(0), 1)), []);
+}
+
+pub fn lists_contain_what_fits_the_filter(subject: &mut dyn Subject) {
+    one(subject, put(DestinationId(2)));
+    let mut other = event("other", None, NOW + Millis(10));
+    (other.tenant_id, other.event_type) = (TenantId(8), "user.left".parse().expect("a valid type"));
+    let deliveries = vec![new_delivery(5, DestinationId(2))];
+    let other = Write::Accept(Box::new(NewEvent { event: other, deliveries }));
+    let made = set_up(subject, &[accept(1, None), accept(2, None), accept(3, None), accept(4, None), other]);
+    one(subject, settle(&made[1], RETRY, BehindDead::Skip, NOW));
+    one(subject, settle(&made[2], Decision::Delivered, BehindDead::Skip, NOW));
+    one(subject, settle(&made[3], DEAD, BehindDead::Skip, NOW));
+    let any = DeliveryFilter::default;
+    let status = |status| DeliveryFilter { status, ..any() };
+    for (filter, expected) in [
+        (any(), vec![5, 4, 3, 2, 1]),
+        (status(StatusFilter::Queued), vec![5, 1]),
+        (status(StatusFilter::RetryScheduled), vec![2]),
+        (status(StatusFilter::Delivered), vec![3]),
+        (status(StatusFilter::Dead), vec![4]),
+        (DeliveryFilter { destination_id: Some(DST), ..any() }, vec![4, 3, 2, 1]),
+        (DeliveryFilter { destination_id: Some(DST), ..status(StatusFilter::Queued) }, vec![1]),
+        (DeliveryFilter { tenant_id: Some(TenantId(8)), ..any() }, vec![5]),
+        (DeliveryFilter { event_type: "user.left".parse().ok(), ..any() }, vec![5]),
+        (DeliveryFilter { reason: Some(DeadReason::Rejected), ..any() }, vec![4]),
+        (DeliveryFilter { reason: Some(DeadReason::Expired), ..any() }, vec![]),
+        (DeliveryFilter { reason: Some(DeadReason::Rejected), ..status(StatusFilter::Delivered) }, vec![]),
+        (DeliveryFilter { code: Some(503), ..any() }, vec![2]),
+        (DeliveryFilter { created_after: Some(NOW + Millis(10)), ..any() }, vec![5]),
+        (DeliveryFilter { created_before: Some(NOW + Millis(10)), ..any() }, vec![4, 3, 2, 1]),
+    ] {
+        assert_eq!(list(subject, filter.clone()), expected, "{filter:?}");
+    }
+}
+
+pub fn a_backlog_is_counted(subject: &mut dyn Subject) {
+    let made = set_up(subject, &[accept(1, Some("a")), accept(2, Some("a")), accept(3, None)]);
+    let backlog = || ask(subject.store().backlogs(vec![DestinationId(9), DST]));
+    let queued = |queued| [Backlog::default(), Backlog { queued, oldest_created_at: (queued > 0).then_some(NOW) }];
+    let has = || ask(subject.store().destinations(None, 1))[0].has_backlog;
+    assert_eq!((backlog(), has()), (queued(3).to_vec(), true));
+    one(subject, settle(&made[0], RETRY, BehindDead::Skip, NOW));
+    assert_eq!(backlog(), queued(3));
+    one(subject, settle(&read(subject, 1), DEAD, BehindDead::Skip, NOW));
+    one(subject, settle(&made[1], Decision::Delivered, BehindDead::Skip, NOW));
+    assert_eq!(backlog(), queued(1));
+    one(subject, revive(1));
+    assert_eq!(backlog(), queued(2));
+    write(subject, vec![abandon(1), abandon(2)], NOW);
+    assert_eq!((backlog(), has()), (queued(0).to_vec(), false));
+}
+
+pub fn activity_is_counted_by_the_minute(subject: &mut dyn Subject) {
+    let made = set_up(subject, &[accept(1, None), accept(2, None), accept(3, None)]);
+    let minute = Timestamp(NOW.0 - NOW.0 % 60_000);
+    let throttled = settle(&made[0], Decision::Requeue, BehindDead::Skip, NOW);
+    let failed = settle(&made[1], RETRY, BehindDead::Skip, minute);
+    write(subject, vec![throttled, failed], NOW);
+    let delivered = settle(&read(subject, 2), Decision::Delivered, BehindDead::Skip, minute + Millis(59_999));
+    write(subject, vec![delivered], NOW);
+    let next = minute + Millis::from_mins(1);
+    write(subject, vec![settle(&made[2], DEAD, BehindDead::Skip, next), abandon(1)], next);
+    let first = Tally {
+        succeeded: 1,
+        transient: 1,
+        throttled: 1,
+        first: 2,
+        delivered: 1,
+        took_sum: Millis(304),
+        took_max: Millis(102),
+        ..Tally::default()
+    };
+    let second =
+        Tally { permanent: 1, first: 1, dead: 2, took_sum: Millis(101), took_max: Millis(101), ..Tally::default() };
+    let both = [
+        Activity { minute, destination_id: DST, tally: first },
+        Activity { minute: next, destination_id: DST, tally: second },
+    ];
+    let query = ActivityQuery { destination_id: None, from: NOW, until: Timestamp::MAX, limit: 9 };
+    let activity = |query| ask(subject.store().activity(query));
+    assert_eq!(activity(query), both);
+    assert_eq!(activity(ActivityQuery { until: next, ..query }), both[..1]);
+    assert_eq!(activity(ActivityQuery { from: next, destination_id: Some(DST), ..query }), both[1..]);
+    assert_eq!(activity(ActivityQuery { limit: 1, ..query }), both[..1]);
+    assert_eq!(activity(ActivityQuery { destination_id: Some(DestinationId(9)), ..query }), []);
+}
+
+pub fn what_is_old_is_forgotten_a_little_at_a_time(subject: &mut dyn Subject) {
+    let made = set_up(subject, &[1, 2, 3, 4].map(|id| accept(id, None)));
+    for (delivery, ms) in made.iter().zip([30, 10, 20]) {
+        one(subject, settle(delivery, Decision::Delivered, BehindDead::Skip, NOW + Millis(ms)));
+    }
+    one(subject, settle(&made[3], DEAD, BehindDead::Skip, NOW + Millis(40)));
+    let nothing = ages(NOW);
+    let purge = |ages, limit| ask(subject.store().purge(ages, limit));
+    assert_eq!(purge(nothing, 9), Purged::default());
+    let delivered = Ages { delivered: NOW + Millis(30), ..nothing };
+    assert_eq!(purge(delivered, 1).delivered, 1);
+    assert_eq!(list(subject, DeliveryFilter::default()), [4, 3, 1], "the one that ended first");
+    assert_eq!(purge(delivered, 9).delivered, 1);
+    assert_eq!(list(subject, DeliveryFilter::default()), [4, 1]);
+    assert_eq!(ask(subject.store().delivery(DeliveryId(2))), None);
+    assert_eq!(purge(Ages { dead: NOW + Millis(41), ..nothing }, 9).dead, 1);
+    assert_eq!(list(subject, DeliveryFilter::default()), [1]);
+    let attempts = || ask(subject.store().delivery(DeliveryId(1))).expect("it is kept").attempts.len();
+    assert_eq!(purge(Ages { attempts: NOW + Millis(30), ..nothing }, 9).attempts, 0, "the first to go is not old yet");
+    assert_eq!((attempts(), purge(Ages { attempts: NOW + Millis(31), ..nothing }, 2).attempts), (1, 2));
+    assert_eq!(attempts(), 0);
+    assert_eq!(purge(Ages { activity: NOW + Millis(1), ..nothing }, 9).activity, 1);
+}
+
+pub fn forgetting_a_dead_delivery_lets_its_key_go(subject: &mut dyn Subject) {
+    let made = set_up(subject, &[accept(1, Some("a")), accept(2, Some("a")), accept(3, Some("a"))]);
+    one(subject, settle(&made[0], DEAD, BehindDead::Hold, NOW));
+    one(subject, settle(&read(subject, 2), DEAD, BehindDead::Hold, NOW + Millis(1)));
+    let purge = |dead| ask(subject.store().purge(Ages { dead, ..ages(NOW) }, 9));
+    assert_eq!(purge(NOW + Millis(1)).available, [], "the next one is dead too");
+    assert_eq!(ids(&purge(NOW + Millis(2)).available), [3]);
+    assert_eq!(due(subject), [3]);
+}
+
+pub fn an_event_stays_as_long_as_a_delivery_of_it(subject: &mut dyn Subject) {
+    let lonely = Write::Accept(Box::new(NewEvent { event: event("lonely", None, NOW), deliveries: vec![] }));
+    let made = set_up(subject, &[accept(1, None), lonely, accept(2, None)]);
+    let there = || ask(subject.store().events(vec![1, 2, 3])).iter().map(Option::is_some).collect::<Vec<_>>();
+    let all = Timestamp::MAX;
+    let purge = || ask(subject.store().purge(Ages { delivered: all, dead: all, events: all, ..ages(NOW) }, 9)).events;
+    assert_eq!((purge(), there()), (1, vec![true, false, true]));
+    one(subject, settle(&made[0], Decision::Delivered, BehindDead::Skip, NOW));
+    assert_eq!((purge(), there()), (1, vec![false, false, true]));
+    one(subject, Write::RemoveDestination { destination_id: DST });
+    assert_eq!((purge(), there()), (1, vec![false; 3]));
+    one(subject, put(DST));
+    let again = one(subject, accept(1, None));
+    assert!(matches!(again, Written::Accepted { duplicate: false, .. }), "its name is forgotten too");
+}
+
+pub fn numbers_are_not_given_out_twice(subject: &mut dyn Subject) {
+    let before = set_up(subject, &[accept(1, None)]);
+    one(subject, Write::RemoveDestination { destination_id: DST });
+    ask(subject.store().purge(ages(Timestamp::MAX), 9));
+    subject.restart();
+    let after = set_up(subject, &[accept(2, None)]);
+    assert!(before[0].seq < after[0].seq, "{} {}", before[0].seq, after[0].seq);
+    assert!(before[0].event_seq < after[0].event_seq, "{} {}", before[0].event_seq, after[0].event_seq);
+}
+
+pub fn all_is_there_after_a_restart(subject: &mut dyn Subject) {
+    let made = set_up(subject, &[accept(1, Some("a")), accept(2, Some("a")), accept(3, None), accept(4, None)]);
+    one(subject, settle(&made[0], DEAD, BehindDead::Hold, NOW));
+    one(subject, settle(&made[1], Decision::Delivered, BehindDead::Hold, NOW));
+    one(subject, Write::SaveGate { destination_id: DST, state: Box::new(a_gate()) });
+    subject.restart();
+    let Some(StoredDestination { destination: found, gate, has_backlog: true }) =
+        ask(subject.store().destinations(None, 9)).pop()
+    else {
+        panic!("the destination is gone");
+    };
+    assert_eq!((found, gate), (destination(DST, 1), a_gate()));
+    assert_eq!(list(subject, DeliveryFilter::default()), [4, 3, 2, 1]);
+    assert_eq!(due(subject), [4]);
+    assert_eq!(ask(subject.store().backlogs(vec![DST]))[0].queued, 2);
+    assert_eq!(ids(available(&one(subject, revive(1)))), [1], "it still held its key");
+    let again = one(subject, accept(3, None));
+    assert!(matches!(again, Written::Accepted { duplicate: true, .. }), "{again:?}");
+}
+
+// How the cases speak.
+
+/// Makes [`DST`] and writes the rest in one batch. Returns what may go.
+fn set_up(subject: &dyn Subject, writes: &[Write]) -> Vec<Delivery> {
+    one(subject, put(DST));
+    write(subject, writes.to_vec(), NOW).iter().flat_map(|written| available(written).to_vec()).collect()
+}
+
+fn one(subject: &dyn Subject, change: Write) -> Written {
+    write(subject, vec![change], NOW).pop().expect("an answer for each write")
+}
+
+fn available(written: &Written) -> &[Delivery] {
+    match written {
+        Written::Accepted { available, .. }
+        | Written::Settled { available }
+        | Written::Revived { available }
+        | Written::Abandoned { available, .. } => available,
+        Written::Saved | Written::Refused(_) => &[],
+    }
+}
+
+fn revive(id: u128) -> Write {
+    Write::Revive { delivery_id: DeliveryId(id), give_up_at: NOW + WINDOW + WINDOW }
+}
+
+fn abandon(id: u128) -> Write {
+    Write::Abandon { delivery_id: DeliveryId(id), note: format!("enough of {id}") }
+}
+
+fn ages(at: Timestamp) -> Ages {
+    Ages { delivered: at, dead: at, attempts: at, events: at, activity: Timestamp(0).max(Timestamp(at.0 - 60_000)) }
+}
+
+fn ids(deliveries: &[Delivery]) -> Vec<u128> {
+    deliveries.iter().map(|delivery| delivery.id.0).collect()
+}
+
+fn read(subject: &dyn Subject, id: u128) -> Delivery {
+    ask(subject.store().delivery(DeliveryId(id))).expect("it is kept").summary.delivery
+}
+
+fn due_page(
+    subject: &dyn Subject,
+    destination_id: DestinationId,
+    track: Track,
+    after: Option<Place>,
+    limit: usize,
+) -> DuePage {
+    let pages = ask(subject.store().due(vec![DueQuery { destination_id, track, after, limit }]));
+    assert_eq!(pages.len(), 1, "an answer for each query");
+    pages.into_iter().next().expect("just counted")
+}
+
+/// First attempts that are due at [`DST`].
+fn due(subject: &dyn Subject) -> Vec<u128> {
+    ids(&due_page(subject, DST, Track::First, None, 99).deliveries)
+}
+
+fn list(subject: &dyn Subject, filter: DeliveryFilter) -> Vec<u128> {
+    let found = ask(subject.store().deliveries(filter, Page { before_seq: None, limit: 99 }));
+    found.iter().map(|line| line.delivery.id.0).collect()
+}

@@ -1,0 +1,244 @@
+//! Random verbs, given to a store and to memory alike.
+
+use doorstep_core::attempt::Answer;
+use doorstep_core::delivery::{BehindDead, Delivery, Ordering, Settlement, Track};
+use doorstep_core::event::{NewDelivery, NewEvent};
+use doorstep_core::id::{DeliveryId, DestinationId, TenantId};
+use doorstep_core::outcome::{Fault, Outcome};
+use doorstep_core::retry::{DeadReason, Decision};
+use doorstep_core::store::{ActivityQuery, Ages, DeliveryFilter, DueQuery, Page, Settled, StatusFilter, Store, Write};
+use doorstep_core::time::{Millis, Timestamp};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::samples::{NOW, a_gate, attempt, destination, event, tenant};
+use super::{Subject, ask};
+use crate::memory::MemoryStore;
+
+/// How many sequences are tried, and how long they are.
+const CASES: u32 = 48;
+const STEPS_MAX: usize = 24;
+
+/// Gives random verbs to a store and to memory. Every answer has to be the same, and all that can be read after each.
+pub fn agrees_with_memory(fresh: impl Fn() -> Box<dyn Subject>) {
+    let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
+    let outcome = TestRunner::new(config).run(&vec(step(), 1..STEPS_MAX), |steps| {
+        let mut pair =
+            Pair { subject: fresh(), memory: MemoryStore::default(), seen: Vec::new(), last_id: 0, now: NOW };
+        pair.take(Step::Write((0..4).map(|to| Change::Put { to, version: 1 }).collect()))?;
+        for step in steps {
+            pair.take(step)?;
+        }
+        Ok(())
+    });
+    if let Err(failure) = outcome {
+        panic!("{failure}");
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(Vec<Change>),
+    Purge { back: u64, limit: usize },
+    Restart,
+}
+
+/// A write, with numbers that stand for what is there by then.
+#[derive(Clone, Debug)]
+enum Change {
+    Accept { name: u8, body: u8, key: Option<u8>, to: Vec<(u8, bool)>, window: u64 },
+    Settle { nth: usize, fresh: bool, end: u8, hold: bool, answer: Option<u8> },
+    Revive { nth: usize, window: u64 },
+    Abandon { nth: usize },
+    SaveGate { to: u8 },
+    PutTenant { name: u8 },
+    Put { to: u8, version: u64 },
+    Remove { to: u8 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => vec(change(), 1..6).prop_map(Step::Write),
+        2 => (0u64..200, 0usize..4).prop_map(|(back, limit)| Step::Purge { back, limit }),
+        1 => Just(Step::Restart),
+    ]
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        8 => (0u8..60, 0u8..12, option::weighted(0.8, 0u8..2), vec((to(), prop::bool::weighted(0.9)), 0..4), 0u64..300)
+            .prop_map(|(name, body, key, to, window)| Change::Accept { name, body, key, to, window }),
+        12 => (any::<usize>(), prop::bool::weighted(0.8), 0u8..7, any::<bool>(), option::weighted(0.8, 0u8..6))
+            .prop_map(|(nth, fresh, end, hold, answer)| Change::Settle { nth, fresh, end, hold, answer }),
+        4 => (any::<usize>(), 0u64..300).prop_map(|(nth, window)| Change::Revive { nth, window }),
+        2 => any::<usize>().prop_map(|nth| Change::Abandon { nth }),
+        1 => (0u8..4).prop_map(|to| Change::SaveGate { to }),
+        1 => (0u8..3).prop_map(|name| Change::PutTenant { name }),
+        4 => (0u8..4, 1u64..4).prop_map(|(to, version)| Change::Put { to, version }),
+        1 => (0u8..4).prop_map(|to| Change::Remove { to }),
+    ]
+}
+
+/// Most go to one destination, so that they meet there.
+fn to() -> impl Strategy<Value = u8> {
+    prop_oneof![3 => Just(0), 1 => 0u8..4]
+}
+
+struct Pair {
+    subject: Box<dyn Subject>,
+    memory: MemoryStore,
+    /// Deliveries as they were told of at some time.
+    seen: Vec<Delivery>,
+    last_id: u128,
+    now: Timestamp,
+}
+
+/// Asks both, and returns the answer that they agree on.
+macro_rules! both {
+    ($pair:expr, $verb:ident $args:tt) => {{
+        let (theirs, ours) = (ask($pair.subject.store().$verb $args), ask($pair.memory.$verb $args));
+        prop_assert_eq!(&theirs, &ours, "the store and memory differ in {}", stringify!($verb));
+        ours
+    }};
+}
+
+impl Pair {
+    fn take(&mut self, step: Step) -> Result<(), TestCaseError> {
+        self.now = self.now + Millis(17);
+        match step {
+            Step::Restart => self.subject.restart(),
+            Step::Purge { back, limit } => {
+                let at = self.now - Millis(back);
+                let ages = Ages { delivered: at, dead: at, attempts: at, events: at, activity: at };
+                both!(self, purge(ages, limit));
+            }
+            Step::Write(changes) => {
+                let batch: Vec<Write> = changes.into_iter().filter_map(|change| self.write(change)).collect();
+                both!(self, write(batch.clone(), self.now));
+            }
+        }
+        self.look_around();
+        self.compare()
+    }
+
+    /// Remembers every delivery as it is when it is first there, and a few as they are later.
+    fn look_around(&mut self) {
+        for line in ask(self.memory.deliveries(DeliveryFilter::default(), Page { before_seq: None, limit: 200 })) {
+            let known = self.seen.iter().filter(|seen| seen.id == line.delivery.id).count();
+            if known == 0 || known < 3 && line.delivery.seq.is_multiple_of(3) {
+                self.seen.push(line.delivery);
+            }
+        }
+    }
+
+    fn nth(&self, nth: usize) -> Option<&Delivery> {
+        (!self.seen.is_empty()).then(|| &self.seen[nth % self.seen.len()])
+    }
+
+    fn write(&mut self, change: Change) -> Option<Write> {
+        let to_id = |to: u8| DestinationId(u128::from(to) + 1);
+        Some(match change {
+            Change::Accept { name, body, key, to, window } => {
+                let mut event = event(&format!("e{name}"), key.map(|k| ["a", "b"][usize::from(k)]), self.now);
+                event.tenant_id = TenantId(u128::from(name % 2));
+                // Most repetitions are faithful.
+                event.payload = if body == 0 { "other".into() } else { "{}".into() };
+                event.event_type = ["a.b", "a.c"][usize::from(name / 2 % 2)].parse().ok()?;
+                let give_up_at = self.now + Millis(window);
+                let deliveries = to.into_iter().map(|(to, ordered)| {
+                    self.last_id += 1;
+                    NewDelivery { id: DeliveryId(self.last_id), destination_id: to_id(to), ordered, give_up_at }
+                });
+                Write::Accept(Box::new(NewEvent { event, deliveries: deliveries.collect() }))
+            }
+            Change::Settle { nth, fresh, end, hold, answer } => self.settle(nth, fresh, end, hold, answer)?,
+            Change::Revive { nth, window } => {
+                Write::Revive { delivery_id: self.nth(nth)?.id, give_up_at: self.now + Millis(window) }
+            }
+            Change::Abandon { nth } => Write::Abandon { delivery_id: self.nth(nth)?.id, note: format!("note {nth}") },
+            Change::SaveGate { to } => Write::SaveGate { destination_id: to_id(to), state: Box::new(a_gate()) },
+            Change::PutTenant { name } => Write::PutTenant(Box::new(tenant(TenantId(name.into())))),
+            Change::Put { to, version } => Write::PutDestination(Box::new(destination(to_id(to), version))),
+            Change::Remove { to } => Write::RemoveDestination { destination_id: to_id(to) },
+        })
+    }
+
+    /// Settles a delivery as it is, or as it was once.
+    fn settle(&self, nth: usize, fresh: bool, end: u8, hold: bool, answer: Option<u8>) -> Option<Write> {
+        let mut delivery = self.nth(nth)?.clone();
+        if fresh && let Some(history) = ask(self.memory.delivery(delivery.id)) {
+            delivery = history.summary.delivery;
+        }
+        let now = self.now;
+        let (decision, outcome) = match end {
+            0 | 1 => (Decision::Delivered, Outcome::Accepted { quota_spent_for: None }),
+            2 => (Decision::RetryAt(now + Millis(40)), Outcome::TimedOut),
+            3 => (Decision::Requeue, Outcome::Throttled { wait: None }),
+            4 => (Decision::Dead(DeadReason::Exhausted), Outcome::Ambiguous { status: 404 }),
+            5 => (Decision::Dead(DeadReason::Rejected), Outcome::Gone),
+            _ => (Decision::Dead(DeadReason::Expired), Outcome::Unreachable),
+        };
+        let outcome = answer.map(|_| outcome);
+        if let Some(outcome) = &outcome {
+            delivery = delivery.after(outcome, decision, now);
+        }
+        let answer = answer.map(|answer| match answer {
+            0 => Answer::Fault(Fault::ALL[nth % Fault::ALL.len()]),
+            n => Answer::Status(200 + u16::from(n)),
+        });
+        let attempt = answer.map(|answer| attempt(delivery.requests, answer, now));
+        let behind_dead = if hold { BehindDead::Hold } else { BehindDead::Skip };
+        let settlement = Settlement::new(delivery, outcome, decision, Ordering::ByKey { behind_dead }, now);
+        Some(Write::Settle(Box::new(Settled { settlement, attempt })))
+    }
+
+    fn compare(&self) -> Result<(), TestCaseError> {
+        let all = || (0..5u128).map(DestinationId);
+        let after = self.seen.last().map(Delivery::place);
+        for after in [None, after] {
+            let query = |destination_id, track| DueQuery { destination_id, track, after, limit: 3 };
+            let queries: Vec<DueQuery> = all().flat_map(|id| Track::ALL.map(|track| query(id, track))).collect();
+            both!(self, due(queries.clone()));
+        }
+        both!(self, overdue(self.now, 5));
+        both!(self, next_give_up_at());
+        both!(self, events((0..20).collect()));
+        both!(self, tenants(None, 9));
+        both!(self, destinations(Some(DestinationId(1)), 9));
+        both!(self, destinations(None, 2));
+        both!(self, backlogs(all().collect()));
+        let (from, until) = (self.now - Millis(100_000), self.now + Millis(1));
+        both!(self, activity(ActivityQuery { destination_id: None, from, until, limit: 9 }));
+        both!(self, activity(ActivityQuery { destination_id: Some(DestinationId(2)), from, until, limit: 1 }));
+        for id in self.seen.iter().rev().map(|delivery| delivery.id).take(6).collect::<Vec<_>>() {
+            both!(self, delivery(id));
+        }
+        self.compare_lists()
+    }
+
+    fn compare_lists(&self) -> Result<(), TestCaseError> {
+        let any = DeliveryFilter::default;
+        let filters = [
+            any(),
+            DeliveryFilter { status: StatusFilter::Queued, ..any() },
+            DeliveryFilter { status: StatusFilter::RetryScheduled, destination_id: Some(DestinationId(1)), ..any() },
+            DeliveryFilter { status: StatusFilter::Delivered, tenant_id: Some(TenantId(1)), ..any() },
+            DeliveryFilter { status: StatusFilter::Dead, event_type: "a.b".parse().ok(), ..any() },
+            DeliveryFilter { reason: Some(DeadReason::Abandoned), ..any() },
+            DeliveryFilter { code: Some(201), destination_id: Some(DestinationId(2)), ..any() },
+            DeliveryFilter {
+                created_after: Some(self.now - Millis(100)),
+                created_before: Some(self.now - Millis(17)),
+                ..any()
+            },
+        ];
+        for filter in filters {
+            for before_seq in [None, Some(6)] {
+                both!(self, deliveries(filter.clone(), Page { before_seq, limit: 5 }));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,136 @@
+//! Things to store.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use doorstep_core::attempt::{Answer, Attempt, Timings};
+use doorstep_core::delivery::{BehindDead, Delivery, Ordering, Settlement};
+use doorstep_core::destination::{Destination, DestinationSecrets, DestinationSettings, SigningSecret, Tenant};
+use doorstep_core::event::{Event, NewDelivery, NewEvent};
+use doorstep_core::gate::{Gate, GateLimits, GateState};
+use doorstep_core::id::{AttemptId, DeliveryId, DestinationId, EventId, TenantId};
+use doorstep_core::outcome::{Outcome, StatusOverrides};
+use doorstep_core::retry::{DeadReason, Decision, RetryPolicy};
+use doorstep_core::route::Subscription;
+use doorstep_core::signature::ExtraStyle;
+use doorstep_core::store::{Settled, Write};
+use doorstep_core::time::{Millis, Timestamp};
+
+pub const NOW: Timestamp = Timestamp(1_700_000_000_000);
+pub const TENANT: TenantId = TenantId(7);
+pub const DST: DestinationId = DestinationId(1);
+
+pub fn tenant(id: TenantId) -> Tenant {
+    Tenant {
+        id,
+        name: format!("Tenant {}", id.0),
+        contact_email: Some("ops@example.com".to_owned()),
+        weight: 3,
+        created_at: NOW,
+    }
+}
+
+/// One with something in every field.
+pub fn destination(id: DestinationId, version: u64) -> Destination {
+    let subscription = r#"{"event_types":["invoice.*"],"filter":{"amount":{"gte":10.5}}}"#;
+    let subscription: Subscription = serde_json::from_str(subscription).expect("a valid subscription");
+    Destination {
+        id,
+        tenant_id: TENANT,
+        settings: DestinationSettings {
+            name: Some(format!("Version {version}")),
+            url: "https://example.com/hook".to_owned(),
+            subscription,
+            policy: RetryPolicy::default(),
+            status_overrides: StatusOverrides::new([(404, doorstep_core::outcome::Class::Transient)])
+                .expect("404 may be overridden"),
+            limits: GateLimits::default(),
+            ordering: Ordering::ByKey { behind_dead: BehindDead::Hold },
+            timeout: Millis::from_secs(15),
+            extra_signatures: [ExtraStyle::Github].into(),
+        },
+        secrets: DestinationSecrets {
+            signing: vec![SigningSecret { text: "whsec_c2VjcmV0".to_owned(), retires_at: Some(NOW) }],
+            headers: vec![("authorization".to_owned(), "Bearer x".to_owned())],
+        },
+        created_at: NOW,
+        updated_at: NOW + Millis(version),
+        version,
+    }
+}
+
+pub fn put(id: DestinationId) -> Write {
+    Write::PutDestination(Box::new(destination(id, 1)))
+}
+
+pub fn event(id: &str, ordering_key: Option<&str>, accepted_at: Timestamp) -> Event {
+    Event {
+        id: EventId::new(id).expect("a valid ID"),
+        tenant_id: TENANT,
+        event_type: "invoice.paid".parse().expect("a valid type"),
+        content_type: "application/json".into(),
+        payload: Bytes::from(format!("{{\"for\": \"{id}\"}}\0\u{fe}")),
+        ordering_key: ordering_key.map(Arc::from),
+        produced_at: Some(Timestamp(-5)),
+        schema_version: Some("2".into()),
+        headers: vec![("x-trace".to_owned(), id.to_owned())],
+        ttl: Some(Millis(u64::MAX)),
+        accepted_at,
+    }
+}
+
+/// Gives up after this long.
+pub const WINDOW: Millis = Millis::from_hours(72);
+
+pub fn new_delivery(id: u128, destination_id: DestinationId) -> NewDelivery {
+    NewDelivery { id: DeliveryId(id), destination_id, ordered: true, give_up_at: NOW + WINDOW }
+}
+
+/// An event with one delivery, which has the same number, to [`DST`].
+pub fn accept(id: u128, ordering_key: Option<&str>) -> Write {
+    let event = event(&format!("event-{id}"), ordering_key, NOW);
+    Write::Accept(Box::new(NewEvent { event, deliveries: vec![new_delivery(id, DST)] }))
+}
+
+pub fn attempt(number: u32, answer: Answer, started_at: Timestamp) -> Attempt {
+    Attempt {
+        id: AttemptId(number.into()),
+        number,
+        started_at,
+        timings: Timings {
+            dns: None,
+            connect: Some(Millis(2)),
+            tls: Some(Millis(0)),
+            first_byte: None,
+            total: Millis(100 + u64::from(number)),
+        },
+        answer,
+        request_headers: vec![("webhook-id".to_owned(), "event-1".to_owned())],
+        response_headers: Vec::new(),
+        response_body: Bytes::from_static(b"\0no"),
+        response_truncated: number % 2 == 1,
+    }
+}
+
+pub const RETRY: Decision = Decision::RetryAt(Timestamp(NOW.0 + 60_000));
+pub const DEAD: Decision = Decision::Dead(DeadReason::Rejected);
+
+/// A settlement of a delivery as it was read, after a request that was answered accordingly.
+pub fn settle(delivery: &Delivery, decision: Decision, behind_dead: BehindDead, at: Timestamp) -> Write {
+    let (outcome, status) = match decision {
+        Decision::Delivered => (Outcome::Accepted { quota_spent_for: None }, 204),
+        Decision::RetryAt(_) => (Outcome::Failed { status: 503, wait: None }, 503),
+        Decision::Requeue => (Outcome::Throttled { wait: None }, 429),
+        Decision::Dead(_) => (Outcome::Rejected { status: 400 }, 400),
+    };
+    let after = delivery.after(&outcome, decision, at);
+    let attempt = attempt(after.requests, Answer::Status(status), at);
+    let settlement = Settlement::new(after, Some(outcome), decision, Ordering::ByKey { behind_dead }, at);
+    Write::Settle(Box::new(Settled { settlement, attempt: Some(attempt) }))
+}
+
+pub fn a_gate() -> GateState {
+    let mut gate = Gate::restore(GateState::default());
+    gate.pause();
+    gate.state().clone()
+}

@@ -1,0 +1,112 @@
+//! The store that needs nothing else installed: one directory, one process, SQLite inside.
+//!
+//! One thread owns the connection that writes; each batch is one transaction, on disk when it is answered. A few threads
+//! read, those for the engine apart from those for people, so that nobody's search delays a delivery. The callers are
+//! async and never wait in a system call.
+
+mod open;
+mod migrate;
+mod fault;
+mod thread;
+mod batch;
+mod accept;
+mod settle;
+mod key;
+mod by_hand;
+mod catalog;
+mod due;
+mod list;
+mod activity;
+mod purge;
+mod row;
+mod seal;
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use doorstep_core::delivery::Delivery;
+use doorstep_core::destination::Tenant;
+use doorstep_core::event::Event;
+use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
+use doorstep_core::store::{
+    Activity, ActivityQuery, Ages, Backlog, DeliveryFilter, DeliveryHistory, DeliverySummary, DuePage, DueQuery, Page,
+    Purged, Reply, Store, StoredDestination, Write, Written,
+};
+use doorstep_core::time::Timestamp;
+
+pub use open::{OpenError, SqliteLimits};
+
+use batch::Writer;
+use thread::Workers;
+
+/// An open directory. Dropping it waits for what was asked for, and gives the directory up.
+#[derive(Debug)]
+pub struct SqliteStore {
+    // In this order they are dropped: the directory is given up last.
+    writer: Workers<Writer>,
+    for_engine: Workers<rusqlite::Connection>,
+    for_people: Workers<rusqlite::Connection>,
+    _lock: File,
+}
+
+impl SqliteStore {
+    /// Opens a data directory; makes it, or brings it up to date, where needed.
+    pub fn open(directory: &Path, limits: &SqliteLimits) -> Result<Self, OpenError> {
+        open::open(directory, limits)
+    }
+}
+
+impl Store for SqliteStore {
+    fn write(&self, batch: Vec<Write>, now: Timestamp) -> Reply<'_, Vec<Written>> {
+        self.writer.ask(move |writer| writer.write(batch, now))
+    }
+
+    fn due(&self, queries: Vec<DueQuery>) -> Reply<'_, Vec<DuePage>> {
+        self.for_engine.read(move |snapshot| queries.iter().map(|query| due::due(snapshot, query)).collect())
+    }
+
+    fn overdue(&self, now: Timestamp, limit: usize) -> Reply<'_, Vec<Delivery>> {
+        self.for_engine.read(move |snapshot| due::overdue(snapshot, now, limit))
+    }
+
+    fn next_give_up_at(&self) -> Reply<'_, Option<Timestamp>> {
+        self.for_engine.read(due::next_give_up_at)
+    }
+
+    fn events(&self, seqs: Vec<u64>) -> Reply<'_, Vec<Option<Arc<Event>>>> {
+        self.for_engine.read(move |snapshot| accept::events(snapshot, &seqs))
+    }
+
+    fn tenants(&self, after: Option<TenantId>, limit: usize) -> Reply<'_, Vec<Tenant>> {
+        self.for_people.read(move |snapshot| catalog::tenants(snapshot, after, limit))
+    }
+
+    fn destinations(&self, after: Option<DestinationId>, limit: usize) -> Reply<'_, Vec<StoredDestination>> {
+        self.for_people.read(move |snapshot| catalog::destinations(snapshot, after, limit))
+    }
+
+    fn event(&self, tenant_id: TenantId, id: EventId) -> Reply<'_, Option<Arc<Event>>> {
+        self.for_people.read(move |snapshot| accept::event(snapshot, tenant_id, &id))
+    }
+
+    fn delivery(&self, id: DeliveryId) -> Reply<'_, Option<DeliveryHistory>> {
+        self.for_people.read(move |snapshot| list::delivery(snapshot, id))
+    }
+
+    fn deliveries(&self, filter: DeliveryFilter, page: Page) -> Reply<'_, Vec<DeliverySummary>> {
+        self.for_people.read(move |snapshot| list::deliveries(snapshot, &filter, page))
+    }
+
+    fn backlogs(&self, ids: Vec<DestinationId>) -> Reply<'_, Vec<Backlog>> {
+        self.for_people.read(move |snapshot| catalog::backlogs(snapshot, &ids))
+    }
+
+    fn activity(&self, query: ActivityQuery) -> Reply<'_, Vec<Activity>> {
+        self.for_people.read(move |snapshot| activity::activity(snapshot, &query))
+    }
+
+    fn purge(&self, ages: Ages, limit: usize) -> Reply<'_, Purged> {
+        self.writer.ask(move |writer| writer.purge(ages, limit))
+    }
+}

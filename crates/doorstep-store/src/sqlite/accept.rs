@@ -1,0 +1,180 @@
+//! Taking events in, and reading them.
+
+use std::sync::Arc;
+
+use doorstep_core::delivery::{Delivery, OrderingSlot};
+use doorstep_core::event::{Event, NewDelivery, NewEvent};
+use doorstep_core::id::{DestinationId, EventId, TenantId};
+use doorstep_core::retry::Progress;
+use doorstep_core::store::{Refusal, Written};
+use doorstep_core::time::{Millis, Timestamp};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::batch::Batch;
+use super::fault::Fault;
+use super::key::Standing;
+use super::row::{self, event_columns};
+
+pub(super) const INSERT_EVENT: &str = "
+    insert into events (seq, tenant_id, id, event_type, accepted_at, n_deliveries, n_kept, content_type, ordering_key,
+        produced_at, schema_version, headers, ttl, payload)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+    on conflict (tenant_id, id) do nothing";
+
+pub(super) const EVENT_BY_SEQ: &str = concat!("select ", event_columns!(), " from events e where e.seq = ?1");
+
+pub(super) const EVENT_BY_ID: &str =
+    concat!("select ", event_columns!(), ", e.n_deliveries from events e where e.tenant_id = ?1 and e.id = ?2");
+
+pub(super) const INSERT_DELIVERY: &str = "
+    insert into deliveries (seq, id, event_seq, destination_id, track, behind, due_at, requests, attempts, ambiguous,
+        last_delay, give_up_at, ordering_key, sequence, key_place, last_status)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+
+pub(super) const IS_DESTINATION: &str = "select 1 from destinations where id = ?1";
+
+impl Batch<'_> {
+    pub(super) fn accept(&mut self, new: &NewEvent, now: Timestamp) -> Result<Written, Fault> {
+        let mut wanted = Vec::with_capacity(new.deliveries.len());
+        for delivery in &new.deliveries {
+            if self.is_destination(delivery.destination_id)? {
+                wanted.push(delivery);
+            }
+        }
+        if !self.insert_event(&new.event, wanted.len())? {
+            return self.repeated(&new.event);
+        }
+        let key = new.event.ordering_key.as_ref();
+        let mut available = Vec::new();
+        for delivery in &wanted {
+            available.extend(self.make(delivery, key.filter(|_| delivery.ordered), now)?);
+        }
+        Ok(Written::Accepted { deliveries: wanted.len(), duplicate: false, available })
+    }
+
+    /// Whether it is a new one.
+    fn insert_event(&mut self, event: &Event, n_deliveries: usize) -> Result<bool, Fault> {
+        let seq = self.counters.event_seq + 1;
+        let inserted = self.execute(
+            INSERT_EVENT,
+            params![
+                seq,
+                event.tenant_id.0.to_be_bytes(),
+                event.id.as_str(),
+                event.event_type.as_str(),
+                event.accepted_at.0,
+                row::number(n_deliveries),
+                event.content_type,
+                event.ordering_key,
+                event.produced_at.map(|at| at.0),
+                event.schema_version,
+                row::headers(&event.headers)?,
+                event.ttl.map(|ttl| ttl.0.cast_signed()),
+                event.payload.as_ref(),
+            ],
+        )?;
+        if inserted > 0 {
+            self.counters.event_seq = seq;
+        }
+        Ok(inserted > 0)
+    }
+
+    fn repeated(&self, event: &Event) -> Result<Written, Fault> {
+        let mut before = self.statement(EVENT_BY_ID)?;
+        let (before, deliveries) = before
+            .query_row(params![event.tenant_id.0.to_be_bytes(), event.id.as_str()], |row| {
+                Ok((row::event(row)?, row.get::<_, u32>(11)?))
+            })?;
+        Ok(if before.says_the_same_as(event) {
+            Written::Accepted { deliveries: deliveries as usize, duplicate: true, available: Vec::new() }
+        } else {
+            Written::Refused(Refusal::EventDiffers)
+        })
+    }
+
+    /// Makes one delivery, and returns it if it may go.
+    fn make(&mut self, new: &NewDelivery, key: Option<&Arc<str>>, now: Timestamp) -> Result<Option<Delivery>, Fault> {
+        self.counters.seq += 1;
+        let (ordering, standing) = match key {
+            None => (None, Standing::default()),
+            Some(key) => {
+                let (sequence, standing) = self.join_key(new.destination_id, key)?;
+                (Some(OrderingSlot { key: Arc::clone(key), sequence }), standing)
+            }
+        };
+        let give_up_at = new.give_up_at;
+        let delivery = Delivery {
+            id: new.id,
+            event_seq: self.counters.event_seq.cast_unsigned(),
+            destination_id: new.destination_id,
+            seq: self.counters.seq.cast_unsigned(),
+            due_at: now,
+            requests: 0,
+            progress: Progress { attempts: 0, ambiguous: 0, last_delay: Millis::ZERO, give_up_at },
+            ordering,
+        };
+        self.execute(
+            "insert into delivery_seqs (id, seq) values (?1, ?2)",
+            params![new.id.0.to_be_bytes(), self.counters.seq],
+        )?;
+        self.insert_delivery(&delivery, standing, None)?;
+        Ok((!standing.behind).then_some(delivery))
+    }
+
+    /// Puts an unfinished delivery into the hot table.
+    pub(super) fn insert_delivery(
+        &mut self,
+        delivery: &Delivery,
+        standing: Standing,
+        last_status: Option<u16>,
+    ) -> Result<(), Fault> {
+        let Delivery { id, event_seq, destination_id, seq, due_at, requests, progress, ordering } = delivery;
+        self.execute(
+            INSERT_DELIVERY,
+            params![
+                seq.cast_signed(),
+                id.0.to_be_bytes(),
+                event_seq.cast_signed(),
+                destination_id.0.to_be_bytes(),
+                row::track(delivery.track()),
+                standing.behind,
+                due_at.0,
+                requests,
+                progress.attempts,
+                progress.ambiguous,
+                progress.last_delay.0.cast_signed(),
+                progress.give_up_at.0,
+                ordering.as_ref().map(|slot| &slot.key),
+                ordering.as_ref().map(|slot| slot.sequence.cast_signed()),
+                standing.key_place,
+                last_status,
+            ],
+        )?;
+        self.grow(*destination_id, 1);
+        Ok(())
+    }
+
+    pub(super) fn is_destination(&mut self, id: DestinationId) -> Result<bool, Fault> {
+        if let Some(known) = self.destinations.get(&id) {
+            return Ok(*known);
+        }
+        let found = self.statement(IS_DESTINATION)?.exists([id.0.to_be_bytes()])?;
+        self.destinations.insert(id, found);
+        Ok(found)
+    }
+}
+
+pub(super) fn events(sql: &Connection, seqs: &[u64]) -> Result<Vec<Option<Arc<Event>>>, Fault> {
+    let mut by_seq = sql.prepare_cached(EVENT_BY_SEQ)?;
+    let mut found = Vec::with_capacity(seqs.len());
+    for seq in seqs {
+        found.push(by_seq.query_row([row::number(*seq)], row::event).optional()?.map(Arc::new));
+    }
+    Ok(found)
+}
+
+pub(super) fn event(sql: &Connection, tenant_id: TenantId, id: &EventId) -> Result<Option<Arc<Event>>, Fault> {
+    let mut by_id = sql.prepare_cached(EVENT_BY_ID)?;
+    let found = by_id.query_row(params![tenant_id.0.to_be_bytes(), id.as_str()], row::event).optional()?;
+    Ok(found.map(Arc::new))
+}

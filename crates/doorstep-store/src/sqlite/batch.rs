@@ -1,0 +1,131 @@
+//! One transaction: the writes of a batch, and what is counted along with them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use doorstep_core::id::DestinationId;
+use doorstep_core::store::{Ages, Purged, StoreError, Tally, Write, Written};
+use doorstep_core::time::Timestamp;
+use rusqlite::{CachedStatement, Connection, Params, Transaction, TransactionBehavior, params};
+
+use super::fault::{Fault, told};
+use crate::minute::minute_of;
+
+/// The one that writes.
+#[derive(Debug)]
+pub(super) struct Writer {
+    connection: Connection,
+    counters: Counters,
+}
+
+/// The last numbers given out. Kept, so that none is ever given out twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counters {
+    pub(super) event_seq: i64,
+    pub(super) seq: i64,
+    pub(super) attempt: i64,
+}
+
+impl Writer {
+    pub(super) fn new(connection: Connection) -> Result<Self, Fault> {
+        let sql = "select last_event_seq, last_seq, last_attempt from counters";
+        let counters = connection.query_row(sql, [], |row| {
+            Ok(Counters { event_seq: row.get(0)?, seq: row.get(1)?, attempt: row.get(2)? })
+        })?;
+        Ok(Self { connection, counters })
+    }
+
+    pub(super) fn write(&mut self, writes: Vec<Write>, now: Timestamp) -> Result<Vec<Written>, StoreError> {
+        self.transact(|batch| writes.into_iter().map(|write| batch.write(write, now)).collect())
+    }
+
+    pub(super) fn purge(&mut self, ages: Ages, limit: usize) -> Result<Purged, StoreError> {
+        self.transact(|batch| batch.purge(ages, limit))
+    }
+
+    /// All or nothing. Whatever went wrong, the next one starts afresh.
+    fn transact<A>(&mut self, work: impl FnOnce(&mut Batch<'_>) -> Result<A, Fault>) -> Result<A, StoreError> {
+        self.try_transact(work).map_err(told)
+    }
+
+    fn try_transact<A>(&mut self, work: impl FnOnce(&mut Batch<'_>) -> Result<A, Fault>) -> Result<A, Fault> {
+        if !self.connection.is_autocommit() {
+            // The disk was so full that not even the last rollback went through.
+            self.connection.execute_batch("rollback")?;
+        }
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut batch = Batch {
+            sql: &transaction,
+            counters: self.counters,
+            destinations: HashMap::new(),
+            queued: BTreeMap::new(),
+            minutes: BTreeMap::new(),
+        };
+        let answer = work(&mut batch)?;
+        let counters = batch.finish(self.counters)?;
+        transaction.commit()?;
+        self.counters = counters;
+        Ok(answer)
+    }
+}
+
+pub(super) struct Batch<'a> {
+    pub(super) sql: &'a Transaction<'a>,
+    pub(super) counters: Counters,
+    /// Which of those that were asked for are there.
+    pub(super) destinations: HashMap<DestinationId, bool>,
+    /// By how much their backlogs have grown.
+    pub(super) queued: BTreeMap<DestinationId, i64>,
+    minutes: BTreeMap<(Timestamp, DestinationId), Tally>,
+}
+
+impl Batch<'_> {
+    fn write(&mut self, write: Write, now: Timestamp) -> Result<Written, Fault> {
+        match write {
+            Write::Accept(new) => self.accept(&new, now),
+            Write::Settle(settled) => Ok(Written::Settled { available: self.settle(&settled)?.into_iter().collect() }),
+            Write::SaveGate { destination_id, state } => self.save_gate(destination_id, &state),
+            Write::Revive { delivery_id, give_up_at } => self.revive(delivery_id, give_up_at, now),
+            Write::Abandon { delivery_id, note } => self.abandon(delivery_id, &note, now),
+            Write::PutTenant(tenant) => self.put_tenant(&tenant),
+            Write::PutDestination(destination) => self.put_destination(&destination),
+            Write::RemoveDestination { destination_id } => self.remove_destination(destination_id),
+        }
+    }
+
+    pub(super) fn statement(&self, sql: &str) -> rusqlite::Result<CachedStatement<'_>> {
+        self.sql.prepare_cached(sql)
+    }
+
+    pub(super) fn execute(&self, sql: &str, params: impl Params) -> rusqlite::Result<usize> {
+        self.sql.prepare_cached(sql)?.execute(params)
+    }
+
+    pub(super) fn count(&mut self, destination_id: DestinationId, at: Timestamp, tally: &Tally) {
+        self.minutes.entry((minute_of(at), destination_id)).or_default().add(tally);
+    }
+
+    pub(super) fn grow(&mut self, destination_id: DestinationId, by: i64) {
+        *self.queued.entry(destination_id).or_default() += by;
+    }
+
+    fn finish(mut self, before: Counters) -> Result<Counters, Fault> {
+        for (destination_id, by) in std::mem::take(&mut self.queued).into_iter().filter(|(_, by)| *by != 0) {
+            self.execute(
+                "insert into backlogs (destination_id, queued) values (?1, ?2)
+                 on conflict do update set queued = queued + excluded.queued",
+                params![destination_id.0.to_be_bytes(), by],
+            )?;
+        }
+        for ((minute, destination_id), tally) in std::mem::take(&mut self.minutes) {
+            self.save_minute(minute, destination_id, &tally)?;
+        }
+        if self.counters != before {
+            let Counters { event_seq, seq, attempt } = self.counters;
+            self.execute(
+                "update counters set last_event_seq = ?1, last_seq = ?2, last_attempt = ?3",
+                params![event_seq, seq, attempt],
+            )?;
+        }
+        Ok(self.counters)
+    }
+}

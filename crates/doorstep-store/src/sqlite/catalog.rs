@@ -1,0 +1,168 @@
+//! Tenants, and destinations with their gates.
+
+use doorstep_core::destination::{Destination, DestinationSettings, Tenant};
+use doorstep_core::gate::GateState;
+use doorstep_core::id::{DestinationId, TenantId};
+use doorstep_core::store::{Backlog, Refusal, StoredDestination, Written};
+use doorstep_core::time::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::batch::Batch;
+use super::fault::Fault;
+use super::row;
+use super::seal::{seal, unseal};
+
+pub(super) const SAVE_GATE: &str =
+    "insert into gates (destination_id, state) values (?1, ?2) on conflict do update set state = excluded.state";
+
+pub(super) const DESTINATIONS: &str = "
+    select d.id, d.tenant_id, d.version, d.settings, d.secrets, d.created_at, d.updated_at,
+        (select state from gates g where g.destination_id = d.id),
+        exists (select 1 from deliveries q where q.destination_id = d.id)
+    from destinations d where d.id > ?1 order by d.id limit ?2";
+
+pub(super) const BACKLOG: &str = "
+    select coalesce((select queued from backlogs where destination_id = ?1), 0),
+        (select e.accepted_at from deliveries d join events e on e.seq = d.event_seq
+         where d.destination_id = ?1 order by d.seq limit 1)";
+
+impl Batch<'_> {
+    pub(super) fn save_gate(&mut self, destination_id: DestinationId, state: &GateState) -> Result<Written, Fault> {
+        if !self.is_destination(destination_id)? {
+            return Ok(Written::Refused(Refusal::NotFound));
+        }
+        self.execute(SAVE_GATE, params![destination_id.0.to_be_bytes(), row::json("a gate", state)?])?;
+        Ok(Written::Saved)
+    }
+
+    pub(super) fn put_tenant(&self, tenant: &Tenant) -> Result<Written, Fault> {
+        self.execute(
+            "insert into tenants (id, settings) values (?1, ?2) on conflict do update set settings = excluded.settings",
+            params![tenant.id.0.to_be_bytes(), row::json("a tenant", tenant)?],
+        )?;
+        Ok(Written::Saved)
+    }
+
+    pub(super) fn put_destination(&mut self, destination: &Destination) -> Result<Written, Fault> {
+        let Destination { id, tenant_id, settings, secrets, created_at, updated_at, version } = destination;
+        let before: Option<i64> = self
+            .statement("select version from destinations where id = ?1")?
+            .query_row([id.0.to_be_bytes()], |row| row.get(0))
+            .optional()?;
+        match before.map(i64::cast_unsigned) {
+            Some(before) if before.checked_add(1) != Some(*version) => {
+                return Ok(Written::Refused(Refusal::VersionDiffers));
+            }
+            None if *version > 1 => return Ok(Written::Refused(Refusal::NotFound)),
+            Some(_) | None => {}
+        }
+        self.execute(
+            "insert or replace into destinations (id, tenant_id, version, settings, secrets, created_at, updated_at)
+             values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            params![
+                id.0.to_be_bytes(),
+                tenant_id.0.to_be_bytes(),
+                version.cast_signed(),
+                row::json("a destination's settings", settings)?,
+                seal(secrets)?,
+                created_at.0,
+                updated_at.0,
+            ],
+        )?;
+        self.destinations.insert(*id, true);
+        Ok(Written::Saved)
+    }
+
+    pub(super) fn remove_destination(&mut self, id: DestinationId) -> Result<Written, Fault> {
+        let bytes = id.0.to_be_bytes();
+        if self.execute("delete from destinations where id = ?1", [bytes])? == 0 {
+            return Ok(Written::Refused(Refusal::NotFound));
+        }
+        self.destinations.insert(id, false);
+        self.queued.remove(&id);
+        for sql in [
+            "delete from gates where destination_id = ?1",
+            "delete from backlogs where destination_id = ?1",
+            "delete from ordering_keys where destination_id = ?1",
+            "update dead set holds_key = 0 where destination_id = ?1 and holds_key = 1",
+            "delete from delivery_seqs where id in (select id from deliveries where destination_id = ?1)",
+        ] {
+            self.execute(sql, [bytes])?;
+        }
+        let mut event_seqs = self.statement("select event_seq from deliveries where destination_id = ?1")?;
+        let mut rows = event_seqs.query([bytes])?;
+        while let Some(row) = rows.next()? {
+            self.let_go_of_event(row.get(0)?)?;
+        }
+        self.execute("delete from deliveries where destination_id = ?1", [bytes])?;
+        Ok(Written::Saved)
+    }
+
+    /// One delivery of it is not kept any more.
+    pub(super) fn let_go_of_event(&self, seq: i64) -> Result<(), Fault> {
+        self.execute("update events set n_kept = n_kept - 1 where seq = ?1", [seq])?;
+        Ok(())
+    }
+}
+
+pub(super) fn tenants(sql: &Connection, after: Option<TenantId>, limit: usize) -> Result<Vec<Tenant>, Fault> {
+    let mut behind = sql.prepare_cached("select settings from tenants where id > ?1 order by id limit ?2")?;
+    let mut rows = behind.query(params![from(after.map(|id| id.0)), row::number(limit)])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(row::read_json("a tenant", row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?)?);
+    }
+    Ok(found)
+}
+
+pub(super) fn destinations(
+    sql: &Connection,
+    after: Option<DestinationId>,
+    limit: usize,
+) -> Result<Vec<StoredDestination>, Fault> {
+    let mut behind = sql.prepare_cached(DESTINATIONS)?;
+    let mut rows = behind.query(params![from(after.map(|id| id.0)), row::number(limit)])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(stored(row)?);
+    }
+    Ok(found)
+}
+
+/// Where a list begins. Every ID is longer than nothing at all, and so comes behind it.
+fn from(after: Option<u128>) -> Vec<u8> {
+    after.map_or(Vec::new(), |id| id.to_be_bytes().to_vec())
+}
+
+fn stored(row: &Row<'_>) -> Result<StoredDestination, Fault> {
+    let blob = |at: usize| -> rusqlite::Result<&[u8]> { Ok(row.get_ref(at)?.as_blob()?) };
+    let settings: DestinationSettings = row::read_json("a destination's settings", blob(3)?)?;
+    let gate: Option<Vec<u8>> = row.get(7)?;
+    Ok(StoredDestination {
+        destination: Destination {
+            id: DestinationId(row::id(row, 0)?),
+            tenant_id: TenantId(row::id(row, 1)?),
+            settings,
+            secrets: unseal(blob(4)?)?,
+            created_at: Timestamp(row.get(5)?),
+            updated_at: Timestamp(row.get(6)?),
+            version: row.get::<_, i64>(2)?.cast_unsigned(),
+        },
+        gate: gate.map_or(Ok(GateState::default()), |gate| row::read_json("a gate", &gate))?,
+        has_backlog: row.get(8)?,
+    })
+}
+
+pub(super) fn backlogs(sql: &Connection, ids: &[DestinationId]) -> Result<Vec<Backlog>, Fault> {
+    let mut backlog = sql.prepare_cached(BACKLOG)?;
+    let mut found = Vec::with_capacity(ids.len());
+    for id in ids {
+        found.push(backlog.query_row([id.0.to_be_bytes()], |row| {
+            Ok(Backlog {
+                queued: row.get::<_, i64>(0)?.cast_unsigned(),
+                oldest_created_at: row.get::<_, Option<i64>>(1)?.map(Timestamp),
+            })
+        })?);
+    }
+    Ok(found)
+}

@@ -1,0 +1,144 @@
+//! What people look at: single deliveries with their history, and lists.
+
+use doorstep_core::id::{DeliveryId, TenantId};
+use doorstep_core::store::{DeliveryFilter, DeliveryHistory, DeliveryStatus, DeliverySummary, Page, StatusFilter};
+use doorstep_core::time::Timestamp;
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
+
+use super::by_hand::SEQ_OF;
+use super::fault::Fault;
+use super::row::{self, DELIVERY_COLUMNS, attempt_columns, delivery_columns};
+
+/// Where deliveries are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Table {
+    Unfinished,
+    Delivered,
+    Dead,
+}
+
+impl Table {
+    pub(super) const ALL: [Self; 3] = [Self::Unfinished, Self::Delivered, Self::Dead];
+
+    /// The same columns of each. The event is looked up for each delivery, never the other way round.
+    fn select(self) -> &'static str {
+        macro_rules! select {
+            ($table:literal, $own:literal) => {
+                concat!(
+                    "select ",
+                    delivery_columns!(),
+                    ", d.last_status, e.id, e.event_type, e.tenant_id, e.accepted_at, ",
+                    $own,
+                    " from ",
+                    $table,
+                    " d cross join events e on e.seq = d.event_seq"
+                )
+            };
+        }
+        match self {
+            Self::Unfinished => select!("deliveries", "d.behind, null, null, null"),
+            Self::Delivered => select!("delivered", "0, d.ended_at, null, null"),
+            Self::Dead => select!("dead", "0, d.ended_at, d.reason, d.note"),
+        }
+    }
+
+    fn summary(self, row: &Row<'_>) -> rusqlite::Result<DeliverySummary> {
+        let delivery = row::delivery(row)?;
+        let own = DELIVERY_COLUMNS;
+        let status = match self {
+            Self::Unfinished if delivery.progress.attempts == 0 => DeliveryStatus::Queued,
+            Self::Unfinished => DeliveryStatus::RetryScheduled,
+            Self::Delivered => DeliveryStatus::Delivered,
+            Self::Dead => DeliveryStatus::Dead(row::read_reason(row, own + 7)?),
+        };
+        Ok(DeliverySummary {
+            last_status: row.get(own)?,
+            event_id: row::event_id(row, own + 1)?,
+            event_type: row::parsed(row, own + 2)?,
+            tenant_id: TenantId(row::id(row, own + 3)?),
+            created_at: Timestamp(row.get(own + 4)?),
+            behind: row.get(own + 5)?,
+            ended_at: row.get::<_, Option<i64>>(own + 6)?.map(Timestamp),
+            note: row.get(own + 8)?,
+            status,
+            delivery,
+        })
+    }
+
+    /// Whether any of its deliveries can fit.
+    fn is_asked_for(self, filter: &DeliveryFilter) -> bool {
+        let by_status = match filter.status {
+            StatusFilter::Any => true,
+            StatusFilter::Queued | StatusFilter::RetryScheduled => self == Self::Unfinished,
+            StatusFilter::Delivered => self == Self::Delivered,
+            StatusFilter::Dead => self == Self::Dead,
+        };
+        by_status && (filter.reason.is_none() || self == Self::Dead)
+    }
+}
+
+pub(super) fn delivery(sql: &Connection, id: DeliveryId) -> Result<Option<DeliveryHistory>, Fault> {
+    let seq = sql.prepare_cached(SEQ_OF)?.query_row([id.0.to_be_bytes()], |row| row.get(0)).optional()?;
+    let Some(seq) = seq else { return Ok(None) };
+    for table in Table::ALL {
+        let mut one = sql.prepare_cached(&format!("{} where d.seq = ?1", table.select()))?;
+        if let Some(summary) = one.query_row([seq], |row| table.summary(row)).optional()? {
+            return Ok(Some(DeliveryHistory { summary, attempts: attempts(sql, seq)? }));
+        }
+    }
+    Err(Fault::Missing { what: "a delivery that has a number" })
+}
+
+pub(super) const ATTEMPTS: &str =
+    concat!("select ", attempt_columns!(), " from attempts where delivery_seq = ?1 order by n");
+
+fn attempts(sql: &Connection, seq: i64) -> Result<Vec<doorstep_core::attempt::Attempt>, Fault> {
+    Ok(sql.prepare_cached(ATTEMPTS)?.query_map([seq], row::attempt)?.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn deliveries(sql: &Connection, filter: &DeliveryFilter, page: Page) -> Result<Vec<DeliverySummary>, Fault> {
+    let mut found = Vec::new();
+    for table in Table::ALL.into_iter().filter(|table| table.is_asked_for(filter)) {
+        let (text, values) = search(table, filter, page);
+        let mut lines = sql.prepare_cached(&text)?;
+        let lines = lines.query_map(params_from_iter(values), |row| table.summary(row))?;
+        found.extend(lines.collect::<Result<Vec<_>, _>>()?);
+    }
+    found.sort_by_key(|line| std::cmp::Reverse(line.delivery.seq));
+    found.truncate(page.limit);
+    Ok(found)
+}
+
+/// A search as SQL. What is not asked for is not mentioned, so that the index is chosen for what is.
+pub(super) fn search(table: Table, filter: &DeliveryFilter, page: Page) -> (String, Vec<Value>) {
+    let DeliveryFilter { status, destination_id, tenant_id, event_type, reason, code, created_after, created_before } =
+        filter;
+    let track = match status {
+        StatusFilter::Queued => Some(0),
+        StatusFilter::RetryScheduled => Some(1),
+        StatusFilter::Any | StatusFilter::Delivered | StatusFilter::Dead => None,
+    };
+    let id = |id: u128| Value::Blob(id.to_be_bytes().to_vec());
+    let asked = [
+        ("d.destination_id = ", destination_id.map(|dst| id(dst.0))),
+        ("d.seq < ", page.before_seq.map(|seq| Value::Integer(row::number(seq)))),
+        ("+d.track = ", track.map(Value::Integer)),
+        ("d.reason = ", reason.map(|reason| Value::Integer(row::reason(reason)))),
+        ("d.last_status = ", code.map(|code| Value::Integer(code.into()))),
+        ("e.tenant_id = ", tenant_id.map(|tenant| id(tenant.0))),
+        ("e.event_type = ", event_type.as_ref().map(|name| Value::Text(name.as_str().to_owned()))),
+        ("e.accepted_at >= ", created_after.map(|at| Value::Integer(at.0))),
+        ("e.accepted_at < ", created_before.map(|at| Value::Integer(at.0))),
+    ];
+    let mut text = table.select().to_owned();
+    let mut values = Vec::new();
+    for (term, value) in asked.into_iter().filter_map(|(term, value)| value.map(|value| (term, value))) {
+        values.push(value);
+        let word = if values.len() == 1 { "where" } else { "and" };
+        text.push_str(&format!(" {word} {term}?{}", values.len()));
+    }
+    values.push(Value::Integer(row::number(page.limit)));
+    text.push_str(&format!(" order by d.seq desc limit ?{}", values.len()));
+    (text, values)
+}

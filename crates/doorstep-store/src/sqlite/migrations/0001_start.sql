@@ -1,0 +1,177 @@
+-- Times are milliseconds since the epoch, IDs 16 bytes big-endian, lists and settings JSON.
+
+create table counters (
+    one             integer primary key check (one = 1),
+    last_event_seq  integer not null,
+    last_seq        integer not null,
+    last_attempt    integer not null
+) strict;
+insert into counters values (1, 0, 0, 0);
+
+create table tenants (
+    id       blob primary key,
+    settings blob not null
+) strict, without rowid;
+
+create table destinations (
+    id         blob primary key,
+    tenant_id  blob not null,
+    version    integer not null,
+    settings   blob not null,
+    secrets    blob not null, -- sealed
+    created_at integer not null,
+    updated_at integer not null
+) strict, without rowid;
+
+-- Apart from the destinations, since it changes far more often.
+create table gates (
+    destination_id blob primary key,
+    state          blob not null
+) strict, without rowid;
+
+-- The payload comes last: whoever wants the rest does not read it.
+create table events (
+    seq            integer primary key,
+    tenant_id      blob not null,
+    id             text not null,
+    event_type     text not null,
+    accepted_at    integer not null,
+    n_deliveries   integer not null, -- made when it was accepted
+    n_kept         integer not null, -- still in one of the three tables below
+    content_type   text not null,
+    ordering_key   text,
+    produced_at    integer,
+    schema_version text,
+    headers        blob,
+    ttl            integer,
+    payload        blob not null
+) strict;
+create unique index events_by_id on events (tenant_id, id);
+create index events_to_purge on events (accepted_at) where n_kept = 0;
+
+-- Where a delivery is found by its name, in whichever table it is.
+create table delivery_seqs (
+    id  blob primary key,
+    seq integer not null
+) strict, without rowid;
+
+-- The hot table: unfinished deliveries only. `track` is 0 for first attempts, 1 for retries. `behind`: others with the same ordering key
+-- come first; `key_place` is the place in that queue.
+create table deliveries (
+    seq            integer primary key,
+    id             blob not null,
+    event_seq      integer not null,
+    destination_id blob not null,
+    track          integer not null,
+    behind         integer not null,
+    due_at         integer not null,
+    requests       integer not null,
+    attempts       integer not null,
+    ambiguous      integer not null,
+    last_delay     integer not null,
+    give_up_at     integer not null,
+    ordering_key   text,
+    sequence       integer,
+    key_place      integer,
+    last_status    integer
+) strict;
+create index deliveries_due on deliveries (destination_id, track, due_at, seq) where behind = 0;
+create index deliveries_by_give_up on deliveries (give_up_at);
+create index deliveries_by_destination on deliveries (destination_id, seq);
+create index deliveries_by_key on deliveries (destination_id, ordering_key, key_place) where ordering_key is not null;
+
+create table delivered (
+    seq            integer primary key,
+    id             blob not null,
+    event_seq      integer not null,
+    destination_id blob not null,
+    due_at         integer not null,
+    requests       integer not null,
+    attempts       integer not null,
+    ambiguous      integer not null,
+    last_delay     integer not null,
+    give_up_at     integer not null,
+    ordering_key   text,
+    sequence       integer,
+    last_status    integer,
+    ended_at       integer not null
+) strict;
+create index delivered_by_destination on delivered (destination_id, seq);
+create index delivered_by_end on delivered (ended_at);
+
+-- `holds_key`: it keeps its `key_place`, and those behind it wait.
+create table dead (
+    seq            integer primary key,
+    id             blob not null,
+    event_seq      integer not null,
+    destination_id blob not null,
+    due_at         integer not null,
+    requests       integer not null,
+    attempts       integer not null,
+    ambiguous      integer not null,
+    last_delay     integer not null,
+    give_up_at     integer not null,
+    ordering_key   text,
+    sequence       integer,
+    last_status    integer,
+    ended_at       integer not null,
+    reason         integer not null,
+    note           text,
+    holds_key      integer not null,
+    key_place      integer
+) strict;
+create index dead_by_destination on dead (destination_id, seq);
+create index dead_by_end on dead (ended_at);
+create index dead_by_key on dead (destination_id, ordering_key, key_place) where holds_key = 1;
+
+-- What an ordering key has given out so far: sequence numbers, and places in its queue.
+create table ordering_keys (
+    destination_id blob not null,
+    ordering_key   text not null,
+    last_sequence  integer not null,
+    last_place     integer not null,
+    primary key (destination_id, ordering_key)
+) strict, without rowid;
+
+-- Append-only, and taken away from the front.
+create table attempts (
+    n                  integer primary key,
+    delivery_seq       integer not null,
+    id                 blob not null,
+    number             integer not null,
+    started_at         integer not null,
+    status             integer,
+    fault              integer,
+    took_dns           integer,
+    took_connect       integer,
+    took_tls           integer,
+    took_first_byte    integer,
+    took_total         integer not null,
+    request_headers    blob,
+    response_headers   blob,
+    response_truncated integer not null,
+    response_body      blob not null
+) strict;
+create index attempts_by_delivery on attempts (delivery_seq);
+
+-- Counted as they change: nothing ever counts the hot table.
+create table backlogs (
+    destination_id blob primary key,
+    queued         integer not null
+) strict, without rowid;
+
+create table activity (
+    minute         integer not null,
+    destination_id blob not null,
+    succeeded      integer not null,
+    transient      integer not null,
+    throttled      integer not null,
+    ambiguous      integer not null,
+    permanent      integer not null,
+    first          integer not null,
+    delivered      integer not null,
+    dead           integer not null,
+    took_sum       integer not null,
+    took_max       integer not null,
+    primary key (minute, destination_id)
+) strict, without rowid;

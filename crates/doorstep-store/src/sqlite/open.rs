@@ -1,0 +1,159 @@
+//! Taking a data directory into possession.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+use thiserror::Error;
+
+use super::SqliteStore;
+use super::batch::Writer;
+use super::fault::Fault;
+use super::migrate::{self, MigrateError};
+use super::thread::Workers;
+
+const DATABASE: &str = "doorstep.db";
+const LOCK: &str = "doorstep.lock";
+
+/// Bounds of one open store.
+#[derive(Clone, Debug)]
+pub struct SqliteLimits {
+    /// Batches that wait to be written; further ones wait outside.
+    pub writes_queued_max: usize,
+    pub reads_queued_max: usize,
+    /// Threads that read for the engine, and as many for people.
+    pub readers: usize,
+    /// Pages that the writer keeps in memory, in KiB, and each reader.
+    pub writer_cache_kib: u32,
+    pub reader_cache_kib: u32,
+    /// The write-ahead log is copied into the database when it has grown by so many pages.
+    pub checkpoint_pages: u32,
+}
+
+impl Default for SqliteLimits {
+    fn default() -> Self {
+        Self {
+            writes_queued_max: 64,
+            reads_queued_max: 256,
+            readers: 2,
+            writer_cache_kib: 65_536,
+            reader_cache_kib: 16_384,
+            checkpoint_pages: 4_000,
+        }
+    }
+}
+
+/// Why a data directory could not be opened.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    #[error("{} is in use by another Doorstep: stop that one, or name another data directory", directory.display())]
+    InUse { directory: PathBuf },
+    #[error(
+        "{} was written by a newer Doorstep (schema {found}, this one knows up to {known}): use that version or a newer one",
+        database.display()
+    )]
+    Newer { database: PathBuf, found: i64, known: i64 },
+    #[error("cannot use {}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error("cannot open {}", database.display())]
+    Database { database: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
+}
+
+pub(super) fn open(directory: &Path, limits: &SqliteLimits) -> Result<SqliteStore, OpenError> {
+    let refused = |path: &Path| {
+        let path = path.to_owned();
+        move |source| OpenError::Io { path, source }
+    };
+    make_directory(directory).map_err(refused(directory))?;
+    let lock = lock(directory)?;
+    let database = directory.join(DATABASE);
+    // SQLite gives its other files the mode of this one.
+    private_file(&database).map_err(refused(&database))?;
+    let writer = open_writer(&database, limits)?;
+    let readers = || -> Result<Vec<Connection>, OpenError> {
+        (0..limits.readers.max(1)).map(|_| open_reader(&database, limits)).collect()
+    };
+    let started = |source| OpenError::Io { path: directory.to_owned(), source };
+    Ok(SqliteStore {
+        writer: Workers::start("store-writer", limits.writes_queued_max, vec![writer]).map_err(started)?,
+        for_engine: Workers::start("store-reader", limits.reads_queued_max, readers()?).map_err(started)?,
+        for_people: Workers::start("store-search", limits.reads_queued_max, readers()?).map_err(started)?,
+        _lock: lock,
+    })
+}
+
+/// Only its owner may look inside. One that is there already is left as its owner has made it.
+fn make_directory(directory: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(directory)
+}
+
+fn lock(directory: &Path) -> Result<File, OpenError> {
+    let path = directory.join(LOCK);
+    let file = private_file(&path).map_err(|source| OpenError::Io { path: path.clone(), source })?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse { directory: directory.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(OpenError::Io { path, source }),
+    }
+}
+
+fn private_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(path)?;
+    #[cfg(unix)]
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    Ok(file)
+}
+
+/// Statements that each connection keeps prepared.
+const STATEMENTS_KEPT: usize = 128;
+/// Nobody else writes, but a checkpoint at the end of a reader may be in the way.
+const BUSY_FOR: Duration = Duration::from_secs(5);
+/// What is left of the write-ahead log's file after it was needed for something large.
+const LOG_KEPT_BYTES: i64 = 64 << 20;
+
+fn open_writer(database: &Path, limits: &SqliteLimits) -> Result<Writer, OpenError> {
+    let ready = || -> Result<Connection, MigrateError> {
+        let mut connection = connect(database, limits.writer_cache_kib)?;
+        connection.pragma_update(None, "journal_mode", "wal")?;
+        connection.pragma_update(None, "synchronous", "full")?;
+        connection.pragma_update(None, "wal_autocheckpoint", limits.checkpoint_pages)?;
+        connection.pragma_update(None, "journal_size_limit", LOG_KEPT_BYTES)?;
+        migrate::migrate(&mut connection)?;
+        Ok(connection)
+    };
+    let broken = |source| OpenError::Database { database: database.to_owned(), source };
+    let connection = ready().map_err(|error| match error {
+        MigrateError::Newer { found, known } => OpenError::Newer { database: database.to_owned(), found, known },
+        MigrateError::Sqlite(error) => broken(Box::new(error)),
+    })?;
+    Writer::new(connection).map_err(|fault| broken(Box::new(fault)))
+}
+
+fn open_reader(database: &Path, limits: &SqliteLimits) -> Result<Connection, OpenError> {
+    let ready = || -> Result<Connection, Fault> {
+        let connection = connect(database, limits.reader_cache_kib)?;
+        connection.pragma_update(None, "query_only", true)?;
+        Ok(connection)
+    };
+    ready().map_err(|fault| OpenError::Database { database: database.to_owned(), source: Box::new(fault) })
+}
+
+fn connect(database: &Path, cache_kib: u32) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(database, flags)?;
+    connection.busy_timeout(BUSY_FOR)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    connection.pragma_update(None, "cache_size", -i64::from(cache_kib))?;
+    connection.pragma_update(None, "temp_store", "memory")?;
+    Ok(connection)
+}

@@ -1,0 +1,18 @@
+//! The specification keeps its own promises.
+
+use doorstep_core::store::Store;
+use doorstep_store::conformance::Subject;
+use doorstep_store::memory::MemoryStore;
+
+#[derive(Default)]
+struct Fresh(MemoryStore);
+
+impl Subject for Fresh {
+    fn store(&self) -> &dyn Store {
+        &self.0
+    }
+
+    fn restart(&mut self) {}
+}
+
+doorstep_store::store_conforms!(Fresh::default);
