@@ -251,7 +251,7 @@ impl Sender {
             return self.open(target, deadline, timings).await;
         }
         let opened = self.open(target, deadline, timings).await;
-        if opened.is_err() {
+        if !matches!(opened, Ok(Connection::Shared(_))) {
             self.pool.forget_turn(&target.origin);
         }
         opened

@@ -157,7 +157,7 @@ impl Pool {
         self.state().hosts.get(origin)?.turn.clone()
     }
 
-    /// Opening a connection failed: those who wait for it need not queue for failing too.
+    /// There was nothing to share: no connection, or one of HTTP/1.1. Those who wait need not queue for the same.
     pub(super) fn forget_turn(&self, origin: &Origin) {
         if let Some(host) = self.state().hosts.get_mut(origin) {
             host.turn = None;

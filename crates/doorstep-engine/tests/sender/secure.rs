@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::mpsc;
+use tokio::sync::{Barrier, mpsc};
 use tokio_rustls::TlsAcceptor;
 
 use crate::support::{
@@ -212,6 +212,43 @@ async fn without_http2_the_connection_is_kept_alive_all_the_same() {
         }
         assert_eq!(receiver.n_connections(), 1);
     }
+}
+
+#[tokio::test]
+async fn a_host_that_speaks_http2_no_longer_is_believed() {
+    let (both, only): (&[&[u8]], &[&[u8]]) = (BOTH, &[b"http/1.1"]);
+    let configs = [both, only].map(|alpn| AUTHORITY.server_config("localhost", false, alpn));
+    // Speaks HTTP/2 once and then hangs up; from then on HTTP/1.1, and the last two connections only together.
+    let together = Arc::new(Barrier::new(2));
+    let receiver = Receiver::start(move |peer, nth| {
+        let (acceptor, together) = (TlsAcceptor::from(Arc::clone(&configs[nth.min(1)])), Arc::clone(&together));
+        async move {
+            if nth > 1 {
+                together.wait().await;
+            }
+            let Ok(mut stream) = acceptor.accept(peer.0.into_inner()).await else { return };
+            if nth == 0 {
+                let mut connection = h2::server::handshake(stream).await.unwrap();
+                let (_request, mut respond) = connection.accept().await.unwrap().unwrap();
+                let _: h2::SendStream<Bytes> = respond.send_response(http::Response::new(()), true).unwrap();
+                connection.graceful_shutdown();
+                while connection.accept().await.is_some() {}
+                return;
+            }
+            let mut request = vec![0; 4_096];
+            while let Ok(1..) = stream.read(&mut request).await {
+                stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await.unwrap();
+            }
+        }
+    })
+    .await;
+    let bench = Bench::default();
+    let order = order(&receiver);
+    expect_status(&bench.send(&order).await, 200);
+    expect_status(&bench.send(&order).await, 204);
+    let (one, other) = tokio::join!(bench.send(&order), bench.send(&order));
+    expect_status(&one, 204);
+    expect_status(&other, 204);
 }
 
 #[tokio::test]
