@@ -58,5 +58,6 @@ deny: ## Check the dependencies: licences, duplicates, sources and, with a netwo
 sim: ## Run the simulator over many seeds (SEEDS=10000)
 	cargo run --release --locked -p doorstep-sim -- --seeds $(SEEDS)
 
-bench: ## Measure what a decision costs
+bench: ## Measure what a decision and a request cost
 	cargo bench --locked -p doorstep-core --bench decisions
+	cargo bench --locked -p doorstep-engine --bench sender
