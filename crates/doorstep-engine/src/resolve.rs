@@ -129,3 +129,25 @@ fn name_server(address: &SocketAddr) -> NameServerConfig {
     let connections = vec![on_port(ConnectionConfig::udp()), on_port(ConnectionConfig::tcp())];
     NameServerConfig::new(address.ip(), true, connections)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_name_of_the_hosts_file_is_not_asked_for_elsewhere() {
+        // A name server that never answers: whoever asks it runs into the deadline.
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let servers = NameServers::These(vec![silent.local_addr().unwrap()]);
+        let mut resolver = Resolver::new(&DnsSettings { servers, ..DnsSettings::default() }, false).unwrap();
+        resolver.hosts.read_hosts_conf(&b"10.1.2.3 receiver shop.internal # the shop\n"[..]).unwrap();
+        let deadline = || Instant::now() + Duration::from_millis(100);
+        for name in ["receiver", "shop.internal"] {
+            assert_eq!(resolver.lookup(name, deadline()).await.unwrap(), [Ipv4Addr::new(10, 1, 2, 3)]);
+        }
+        let elsewhere = resolver.lookup("receiver.internal", deadline()).await;
+        assert!(matches!(elsewhere, Err(LookupFault::TimedOut)), "{elsewhere:?}");
+    }
+}

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use doorstep_core::attempt::Answer;
 use doorstep_core::delivery::OrderingSlot;
 use doorstep_core::destination::SigningSecret;
 use doorstep_core::id::AttemptId;
@@ -213,20 +212,27 @@ async fn what_cannot_be_written_is_our_fault_and_nothing_is_sent() {
     assert_eq!(receiver.n_connections(), 0);
 }
 
-#[tokio::test]
-async fn many_at_once_all_arrive() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_at_once_all_arrive_and_connections_are_used_again() {
+    const SENDERS: usize = 16;
     let bench = Arc::new(Bench::default());
     let (receiver, mut requests) = Receiver::answering(OK).await;
     let order = Arc::new(Order::to(receiver.url()));
-    let sends: Vec<_> = (0..100)
+    let senders: Vec<_> = (0..SENDERS)
         .map(|_| {
             let (bench, order) = (Arc::clone(&bench), Arc::clone(&order));
-            tokio::spawn(async move { bench.send(&order).await })
+            tokio::spawn(async move {
+                for _ in 0..100 {
+                    expect_status(&bench.send(&order).await, 200);
+                }
+            })
         })
         .collect();
-    for send in sends {
-        assert_eq!(send.await.unwrap().attempt.answer, Answer::Status(200));
+    for sender in senders {
+        sender.await.unwrap();
+    }
+    for _ in 0..SENDERS * 100 {
         requests.recv().await.unwrap();
     }
-    assert!(receiver.n_connections() <= 100);
+    assert!(receiver.n_connections() <= 2 * SENDERS, "{} connections", receiver.n_connections());
 }
