@@ -20,6 +20,10 @@ mod activity;
 mod purge;
 mod row;
 mod seal;
+#[cfg(test)]
+mod plans;
+#[cfg(test)]
+mod tests;
 
 use std::fs::File;
 use std::path::Path;

@@ -13,7 +13,7 @@ use crate::minute::minute_of;
 /// The one that writes.
 #[derive(Debug)]
 pub(super) struct Writer {
-    connection: Connection,
+    pub(super) connection: Connection,
     counters: Counters,
 }
 

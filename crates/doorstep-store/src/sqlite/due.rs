@@ -1,6 +1,6 @@
 //! What the engine reads to go on: what is due, and what has run out of time.
 
-use doorstep_core::delivery::Delivery;
+use doorstep_core::delivery::{Delivery, Place};
 use doorstep_core::store::{DuePage, DueQuery};
 use doorstep_core::time::Timestamp;
 use rusqlite::{Connection, Transaction, params};
@@ -8,13 +8,23 @@ use rusqlite::{Connection, Transaction, params};
 use super::fault::Fault;
 use super::row::{self, delivery_columns};
 
-pub(super) const DUE: &str = concat!(
-    "select ",
-    delivery_columns!(),
-    " from deliveries d
-     where d.destination_id = ?1 and d.track = ?2 and d.behind = 0 and (d.due_at, d.seq) > (?3, ?4)
-     order by d.due_at, d.seq limit ?5"
-);
+macro_rules! due {
+    ($behind:literal) => {
+        concat!(
+            "select ",
+            delivery_columns!(),
+            " from deliveries d where d.destination_id = ?1 and d.track = ?2 and d.behind = 0 and ",
+            $behind,
+            " order by d.due_at, d.seq limit ?3"
+        )
+    };
+}
+
+pub(super) const DUE: &str = due!("d.due_at >= ?4");
+pub(super) const DUE_LATER: &str = due!("d.due_at > ?4");
+/// Apart from those due later: of `(due_at, seq) > (?, ?)` SQLite would look up the first half only, and walk through all
+/// that are due at the same time once for each page.
+pub(super) const DUE_AT_ONCE: &str = due!("d.due_at = ?4 and d.seq > ?5");
 
 pub(super) const OVERDUE: &str = concat!(
     "select ",
@@ -25,12 +35,25 @@ pub(super) const OVERDUE: &str = concat!(
 pub(super) const NEXT_GIVE_UP: &str = "select min(give_up_at) from deliveries";
 
 pub(super) fn due(sql: &Connection, query: &DueQuery) -> Result<DuePage, Fault> {
-    let mut due = sql.prepare_cached(DUE)?;
-    let (due_at, seq) = query.after.map_or((i64::MIN, i64::MIN), |at| (at.due_at.0, row::number(at.seq)));
+    let (id, track) = (query.destination_id.0.to_be_bytes(), row::track(query.track));
     // One more than wanted says whether there are any beyond.
-    let limit = row::number(query.limit).saturating_add(1);
-    let of = params![query.destination_id.0.to_be_bytes(), row::track(query.track), due_at, seq, limit];
-    let mut deliveries = due.query_map(of, row::delivery)?.collect::<Result<Vec<Delivery>, _>>()?;
+    let limit = query.limit.saturating_add(1);
+    let mut deliveries: Vec<Delivery> = Vec::new();
+    let mut from = (DUE, i64::MIN);
+    if let Some(Place { due_at, seq }) = query.after {
+        let mut at_once = sql.prepare_cached(DUE_AT_ONCE)?;
+        let found =
+            at_once.query_map(params![id, track, row::number(limit), due_at.0, row::number(seq)], row::delivery)?;
+        deliveries = found.collect::<Result<_, _>>()?;
+        from = (DUE_LATER, due_at.0);
+    }
+    if deliveries.len() < limit {
+        let mut later = sql.prepare_cached(from.0)?;
+        let left = row::number(limit - deliveries.len());
+        for delivery in later.query_map(params![id, track, left, from.1], row::delivery)? {
+            deliveries.push(delivery?);
+        }
+    }
     let exhausted = deliveries.len() <= query.limit;
     deliveries.truncate(query.limit);
     Ok(DuePage { deliveries, exhausted })

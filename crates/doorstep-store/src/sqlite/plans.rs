@@ -1,0 +1,159 @@
+//! Every statement finds its rows by the index that was made for it, however many there are.
+
+use doorstep_core::store::{DeliveryFilter, Page, StatusFilter};
+use rusqlite::{Connection, StatementStatus};
+
+use super::list::{Table, search};
+use super::{accept, activity, by_hand, catalog, due, key, list, purge, settle};
+use crate::conformance::samples::DST;
+
+/// Unfinished deliveries; a tenth as many have ended.
+const ROWS: u32 = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
+
+fn seeded(n: u32) -> Connection {
+    let mut sql = Connection::open_in_memory().unwrap();
+    super::migrate::migrate(&mut sql).unwrap();
+    let fill = "
+        begin;
+        create temp table n as with recursive n(n) as (select 1 union all select n + 1 from n where n < $rows) select n from n;
+        insert into destinations select randomblob(16), randomblob(16), 1, x'7b7d', x'7b7d', 0, 0 from n where n <= 1000;
+        create temp table dst as select row_number() over () as n, id from destinations;
+        insert into events select n, x'00', 'e' || n, 'a.b', n, 1, 1, 'text/plain', null, null, null, null, null, x'00' from n;
+        insert into delivery_seqs select randomblob(16), n from n;
+        insert into deliveries
+            select n.n, randomblob(16), n.n, dst.id, n.n % 2, n.n % 10 = 0, n.n, 0, 0, 0, 0, n.n + 1000,
+                iif(n.n % 5 = 0, 'k' || n.n % 100, null), iif(n.n % 5 = 0, n.n, null), iif(n.n % 5 = 0, n.n, null), null
+            from n join dst on dst.n = n.n % 1000 + 1;
+        insert into delivered
+            select n.n, randomblob(16), n.n, dst.id, n.n, 1, 1, 0, 0, 0, null, null, 200, n.n
+            from n join dst on dst.n = n.n % 1000 + 1 where n.n % 10 = 0;
+        insert into dead
+            select n.n, randomblob(16), n.n, dst.id, n.n, 1, 1, 0, 0, 0, 'k', n.n, 400, n.n, 0, null, 1, n.n
+            from n join dst on dst.n = n.n % 1000 + 1 where n.n % 10 = 0;
+        insert into attempts
+            select n, n, randomblob(16), 1, n, 200, null, null, null, null, null, 1, null, null, 0, x'00' from n where n % 10 = 0;
+        insert into activity select n / 100, randomblob(16), 1, 0, 0, 0, 0, 0, 0, 0, 1, 1 from n where n % 10 = 0;
+        commit;";
+    sql.execute_batch(&fill.replace("$rows", &n.to_string())).unwrap();
+    sql
+}
+
+fn plan(sql: &Connection, text: &str) -> Vec<String> {
+    let mut explained = sql.prepare(&format!("explain query plan {text}")).unwrap();
+    explained.raw_query().mapped(|row| row.get(3)).collect::<Result<_, _>>().unwrap()
+}
+
+/// Lists of one destination, of everything, and of the dead.
+fn searches() -> Vec<(String, Vec<&'static str>)> {
+    let page = Page { before_seq: Some(50_000), limit: 50 };
+    let of_one = DeliveryFilter { destination_id: Some(DST), status: StatusFilter::Any, ..DeliveryFilter::default() };
+    let all = DeliveryFilter::default();
+    let text = |table, filter| search(table, filter, page).0;
+    vec![
+        (
+            text(Table::Unfinished, &of_one),
+            vec!["d USING INDEX deliveries_by_destination (destination_id=? AND seq<?)", "e USING INTEGER PRIMARY KEY"],
+        ),
+        (
+            text(Table::Delivered, &of_one),
+            vec!["d USING INDEX delivered_by_destination (destination_id=? AND seq<?)", "e USING INTEGER PRIMARY KEY"],
+        ),
+        (
+            text(Table::Dead, &of_one),
+            vec!["d USING INDEX dead_by_destination (destination_id=? AND seq<?)", "e USING INTEGER PRIMARY KEY"],
+        ),
+        (text(Table::Delivered, &all), vec!["d USING INTEGER PRIMARY KEY (rowid<?)", "e USING INTEGER PRIMARY KEY"]),
+    ]
+}
+
+#[test]
+fn every_statement_uses_the_index_that_was_made_for_it() {
+    let sql = seeded(ROWS);
+    let mut expected: Vec<(String, Vec<&str>)> = [
+        (due::DUE, vec!["d USING INDEX deliveries_due (destination_id=? AND track=? AND due_at>?)"]),
+        (due::DUE_LATER, vec!["d USING INDEX deliveries_due (destination_id=? AND track=? AND due_at>?)"]),
+        (due::DUE_AT_ONCE, vec!["d USING INDEX deliveries_due (destination_id=? AND track=? AND due_at=? AND seq>?)"]),
+        (due::OVERDUE, vec!["d USING INDEX deliveries_by_give_up (give_up_at<?)"]),
+        (due::NEXT_GIVE_UP, vec!["deliveries USING COVERING INDEX deliveries_by_give_up"]),
+        (accept::EVENT_BY_SEQ, vec!["e USING INTEGER PRIMARY KEY (rowid=?)"]),
+        (accept::EVENT_BY_ID, vec!["e USING INDEX events_by_id (tenant_id=? AND id=?)"]),
+        (accept::IS_DESTINATION, vec!["destinations USING PRIMARY KEY (id=?)"]),
+        (
+            key::FIRST_OF_KEY,
+            vec![
+                "deliveries USING COVERING INDEX deliveries_by_key (destination_id=? AND ordering_key=?)",
+                "dead USING COVERING INDEX dead_by_key (destination_id=? AND ordering_key=?)",
+            ],
+        ),
+        (
+            key::AT_KEY_PLACE,
+            vec!["d USING INDEX deliveries_by_key (destination_id=? AND ordering_key=? AND key_place=?)"],
+        ),
+        (settle::STANDING, vec!["deliveries USING INTEGER PRIMARY KEY (rowid=?)"]),
+        (settle::RETRY, vec!["deliveries USING INTEGER PRIMARY KEY (rowid=?)"]),
+        (settle::REMOVE, vec!["deliveries USING INTEGER PRIMARY KEY (rowid=?)"]),
+        (by_hand::SEQ_OF, vec!["delivery_seqs USING PRIMARY KEY (id=?)"]),
+        (by_hand::DEAD, vec!["d USING INTEGER PRIMARY KEY (rowid=?)"]),
+        (by_hand::UNFINISHED, vec!["d USING INTEGER PRIMARY KEY (rowid=?)"]),
+        (
+            catalog::DESTINATIONS,
+            vec![
+                "d USING PRIMARY KEY (id>?)",
+                "g USING PRIMARY KEY (destination_id=?)",
+                "q USING COVERING INDEX deliveries_by_destination (destination_id=?)",
+            ],
+        ),
+        (
+            catalog::BACKLOG,
+            vec![
+                "backlogs USING PRIMARY KEY (destination_id=?)",
+                "d USING INDEX deliveries_by_destination (destination_id=?)",
+                "e USING INTEGER PRIMARY KEY (rowid=?)",
+            ],
+        ),
+        (list::ATTEMPTS, vec!["attempts USING INDEX attempts_by_delivery (delivery_seq=?)"]),
+        (activity::OF_ALL, vec!["activity USING PRIMARY KEY (minute>? AND minute<?)"]),
+        (activity::OF_ONE, vec!["activity USING PRIMARY KEY (minute>? AND minute<?)"]),
+        (purge::OLD_DELIVERED, vec!["d USING INDEX delivered_by_end (ended_at<?)"]),
+        (purge::OLD_DEAD, vec!["d USING INDEX dead_by_end (ended_at<?)"]),
+        (
+            purge::PURGE_EVENTS,
+            vec![
+                "events USING INTEGER PRIMARY KEY (rowid=?)",
+                "events USING COVERING INDEX events_to_purge (accepted_at<?)",
+            ],
+        ),
+        (
+            purge::PURGE_ACTIVITY,
+            vec!["activity USING PRIMARY KEY (minute=? AND destination_id=?)", "activity USING PRIMARY KEY (minute<?)"],
+        ),
+    ]
+    .map(|(text, plan)| (text.to_owned(), plan))
+    .into();
+    expected.extend(searches());
+    for (text, expected) in expected {
+        let plan = plan(&sql, &text);
+        for wanted in expected {
+            assert!(plan.iter().any(|line| line.contains(&format!("SEARCH {wanted}"))), "{text}\n{wanted}\n{plan:#?}");
+        }
+        let lazy =
+            plan.iter().find(|line| line.contains("SCAN") && !line.contains("CONSTANT ROW") || line.contains("B-TREE"));
+        assert_eq!(lazy, None, "{text}\n{plan:#?}");
+    }
+    // The front of the table is all that it looks at.
+    assert_eq!(plan(&sql, purge::OLD_ATTEMPTS), ["SCAN attempts"]);
+}
+
+/// Counts what SQLite does, not the time it takes.
+#[test]
+fn a_page_costs_as_much_among_many_as_among_few() {
+    let steps = |n: u32| {
+        let sql = seeded(n);
+        let id: Vec<u8> = sql.query_row("select id from dst where n = 7", [], |row| row.get(0)).unwrap();
+        let mut due = sql.prepare(due::DUE).unwrap();
+        let n_found = due.query((&id, 0, 5, i64::MIN)).unwrap().mapped(|_| Ok(())).count();
+        assert_eq!((n_found, due.get_status(StatementStatus::FullscanStep)), (5, 0));
+        due.get_status(StatementStatus::VmStep)
+    };
+    assert_eq!(steps(10_000), steps(ROWS));
+}

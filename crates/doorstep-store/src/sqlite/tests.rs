@@ -1,0 +1,193 @@
+//! What only a store on disk can get wrong.
+
+use std::path::Path;
+use std::time::Duration;
+
+use doorstep_core::delivery::{BehindDead, Track};
+use doorstep_core::id::{DeliveryId, DestinationId};
+use doorstep_core::retry::Decision;
+use doorstep_core::store::{DeliveryFilter, DueQuery, Page, Store, StoreError, Write, Written};
+use rusqlite::Connection;
+
+use super::{OpenError, SqliteLimits, SqliteStore};
+use crate::conformance::samples::{DST, NOW, accept, put, settle};
+use crate::conformance::{ask, wait};
+
+fn open(directory: &Path) -> Result<SqliteStore, OpenError> {
+    SqliteStore::open(directory, &SqliteLimits::default())
+}
+
+fn database(directory: &Path) -> Connection {
+    Connection::open(directory.join("doorstep.db")).unwrap()
+}
+
+fn one(store: &SqliteStore, write: Write) -> Result<Written, StoreError> {
+    wait(store.write(vec![write], NOW)).map(|mut written| written.pop().unwrap())
+}
+
+/// Does something to the connection that writes.
+fn meddle(store: &SqliteStore, with: impl FnOnce(&Connection) + Send + 'static) {
+    ask(store.writer.ask(move |writer| {
+        with(&writer.connection);
+        Ok(())
+    }));
+}
+
+fn is_unavailable<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> bool {
+    match answer {
+        Ok(written) => panic!("it should have failed, but {written:?}"),
+        Err(StoreError::Unavailable(_)) => true,
+        Err(StoreError::Corrupt(_)) => false,
+    }
+}
+
+#[test]
+fn a_second_store_is_kept_out_of_the_directory_until_the_first_is_closed() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = open(directory.path()).unwrap();
+    let refused = open(directory.path()).unwrap_err().to_string();
+    assert!(refused.contains(&*directory.path().to_string_lossy()) && refused.contains("in use"), "{refused}");
+    drop(first);
+    open(directory.path()).unwrap();
+}
+
+#[test]
+fn what_a_newer_version_wrote_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(open(directory.path()).unwrap());
+    database(directory.path()).pragma_update(None, "user_version", 99).unwrap();
+    let refused = open(directory.path()).unwrap_err();
+    assert!(matches!(refused, OpenError::Newer { found: 99, known: 1, .. }), "{refused:?}");
+    assert!(refused.to_string().contains("written by a newer Doorstep (schema 99"), "{refused}");
+}
+
+#[cfg(unix)]
+#[test]
+fn nobody_else_may_read_the_files() {
+    use std::os::unix::fs::PermissionsExt;
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("data");
+    let store = open(&directory).unwrap();
+    one(&store, put(DST)).unwrap();
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&directory), 0o700);
+    let files: Vec<_> = directory.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(files.len() >= 3, "{files:?}");
+    for file in files {
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+    }
+}
+
+#[test]
+fn every_commit_is_synced_before_it_is_answered() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).unwrap();
+    meddle(&store, |sql| {
+        let pragma = |name| sql.pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0)).unwrap();
+        assert_eq!(pragma("journal_mode"), "wal".to_owned().into());
+        assert_eq!(pragma("synchronous"), 2.into());
+    });
+}
+
+/// A limit on the pages stands in for the end of the disk: SQLite answers both with `SQLITE_FULL`.
+#[test]
+fn a_full_disk_loses_nothing_that_was_acknowledged_and_is_no_trouble_once_there_is_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).unwrap();
+    one(&store, put(DST)).unwrap();
+    meddle(&store, |sql| {
+        let pages: i64 = sql.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
+        sql.pragma_update(None, "max_page_count", pages + 20).unwrap();
+    });
+    let batch = |n: u128| (n * 10..n * 10 + 10).map(|id| accept(id, Some("key"))).collect::<Vec<Write>>();
+    let mut acknowledged = 0u128;
+    let failed = loop {
+        match wait(store.write(batch(acknowledged), NOW)) {
+            Ok(_) => acknowledged += 1,
+            Err(error) => break error,
+        }
+        assert!(acknowledged < 10_000, "the disk never fills");
+    };
+    assert!(is_unavailable::<()>(Err(failed)));
+    assert!(acknowledged > 0);
+    let kept = |store: &SqliteStore| {
+        ask(store.deliveries(DeliveryFilter::default(), Page { before_seq: None, limit: 100_000 })).len() as u128
+    };
+    assert_eq!(kept(&store), acknowledged * 10, "all of a batch or none");
+    assert!(is_unavailable(wait(store.write(batch(acknowledged), NOW))), "it fails again, and lives on");
+    meddle(&store, |sql| sql.pragma_update(None, "max_page_count", 1_000_000).unwrap());
+    ask(store.write(batch(acknowledged), NOW));
+    assert_eq!(kept(&store), acknowledged * 10 + 10);
+    drop(store);
+    let store = open(directory.path()).unwrap();
+    assert_eq!(kept(&store), acknowledged * 10 + 10);
+    let newest = ask(store.deliveries(DeliveryFilter::default(), Page { before_seq: None, limit: 1 })).pop().unwrap();
+    assert_eq!(u128::from(newest.delivery.seq), acknowledged * 10 + 10, "failed batches leave no gap in the numbers");
+    assert_eq!(newest.delivery.ordering.unwrap().sequence, newest.delivery.seq);
+}
+
+#[test]
+fn a_database_in_somebody_elses_hands_is_waited_for_and_not_fatal() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).unwrap();
+    meddle(&store, |sql| sql.busy_timeout(Duration::ZERO).unwrap());
+    let other = database(directory.path());
+    other.execute_batch("begin immediate").unwrap();
+    assert!(is_unavailable(one(&store, put(DST))));
+    other.execute_batch("rollback").unwrap();
+    assert_eq!(one(&store, put(DST)).unwrap(), Written::Saved);
+}
+
+#[test]
+fn what_cannot_be_read_is_said_to_be_corrupt_and_the_rest_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).unwrap();
+    let (bad, good) = (DestinationId(1), DestinationId(2));
+    let made = ask(store.write(vec![put(bad), put(good), accept(1, None), accept(2, None)], NOW));
+    let damage = |sql: &str| database(directory.path()).execute_batch(sql).unwrap();
+    damage("update deliveries set requests = -1 where seq = 1");
+    damage("update events set event_type = 'no type' where seq = 1");
+    damage("update destinations set settings = x'7b' where id = x'00000000000000000000000000000001'");
+    let due =
+        |destination_id| wait(store.due(vec![DueQuery { destination_id, track: Track::First, after: None, limit: 9 }]));
+    assert!(matches!(due(bad), Err(StoreError::Corrupt(_))));
+    assert!(due(good).is_ok());
+    assert!(matches!(wait(store.events(vec![1])), Err(StoreError::Corrupt(_))));
+    assert!(ask(store.events(vec![2]))[0].is_some());
+    assert!(matches!(wait(store.destinations(None, 9)), Err(StoreError::Corrupt(_))));
+    assert_eq!(ask(store.destinations(Some(bad), 9)).len(), 1);
+    assert!(matches!(wait(store.delivery(DeliveryId(1))), Err(StoreError::Corrupt(_))));
+    let Written::Accepted { available, .. } = &made[3] else { panic!("{made:?}") };
+    one(&store, settle(&available[0], Decision::Delivered, BehindDead::Skip, NOW)).unwrap();
+    assert!(matches!(one(&store, accept(1, None)), Err(StoreError::Corrupt(_))));
+    one(&store, accept(3, None)).unwrap();
+}
+
+/// A secret must not reach a log by way of an error.
+#[test]
+fn an_unreadable_secret_is_not_repeated() {
+    let fault = super::seal::unseal(br#"{"signing":"whsec_hush","headers":[]}"#).unwrap_err();
+    assert!(!format!("{fault:?} {fault}").contains("hush"), "{fault:?}");
+}
+
+#[test]
+fn whoever_asks_and_goes_away_is_no_trouble() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).unwrap();
+    drop(store.write(vec![put(DST)], NOW));
+    let queued = one(&store, accept(1, None)).unwrap();
+    assert!(matches!(queued, Written::Accepted { deliveries: 1, .. }), "writes take effect in the order of asking");
+}
+
+#[test]
+fn a_full_queue_makes_callers_wait_and_loses_none_of_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let limits = SqliteLimits { writes_queued_max: 2, reads_queued_max: 1, ..SqliteLimits::default() };
+    let store = SqliteStore::open(directory.path(), &limits).unwrap();
+    one(&store, put(DST)).unwrap();
+    let replies: Vec<_> = (1..=50).map(|id| store.write(vec![accept(id, None)], NOW)).collect();
+    for reply in replies {
+        ask(reply);
+    }
+    assert_eq!(ask(store.backlogs(vec![DST]))[0].queued, 50);
+}
