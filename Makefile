@@ -61,3 +61,5 @@ sim: ## Run the simulator over many seeds (SEEDS=10000)
 bench: ## Measure what a decision and a request cost
 	cargo bench --locked -p doorstep-core --bench decisions
 	cargo bench --locked -p doorstep-engine --bench sender
+bench: ## Measure what a decision costs, and a batch on this disk
+	cargo bench --locked -p doorstep-store --bench sqlite

@@ -180,6 +180,21 @@ fn whoever_asks_and_goes_away_is_no_trouble() {
 }
 
 #[test]
+fn a_mistake_of_ours_costs_one_batch_and_not_the_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).unwrap();
+    let failed: Result<(), _> = wait(store.writer.ask(|writer| {
+        writer.connection.execute_batch("begin; delete from counters").unwrap();
+        panic!("on purpose");
+    }));
+    assert!(is_unavailable(failed));
+    assert_eq!(one(&store, put(DST)).unwrap(), Written::Saved);
+    one(&store, accept(1, None)).unwrap();
+    drop(store);
+    open(directory.path()).unwrap();
+}
+
+#[test]
 fn a_full_queue_makes_callers_wait_and_loses_none_of_them() {
     let directory = tempfile::tempdir().unwrap();
     let limits = SqliteLimits { writes_queued_max: 2, reads_queued_max: 1, ..SqliteLimits::default() };

@@ -1,6 +1,7 @@
 //! Threads that own connections, and the queue in front of them.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
@@ -20,8 +21,8 @@ pub(super) struct Workers<T> {
 }
 
 #[derive(Debug, Error)]
-#[error("the store is closed")]
-struct Closed;
+#[error("the store is closed, or failed on the way")]
+struct Unanswered;
 
 impl<T: Send + 'static> Workers<T> {
     pub(super) fn start(name: &str, queue_max: usize, owned: Vec<T>) -> std::io::Result<Self> {
@@ -33,7 +34,9 @@ impl<T: Send + 'static> Workers<T> {
             let next = move || jobs.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
             let work = move || {
                 while let Some(job) = next() {
-                    job(&mut owned);
+                    // A mistake of ours must not take the thread along. Its transaction is rolled back on the way out, and
+                    // nobody answers.
+                    let _ = catch_unwind(AssertUnwindSafe(|| job(&mut owned)));
                 }
             };
             threads.push(Builder::new().name(name.to_owned()).spawn(work)?);
@@ -62,7 +65,7 @@ impl<T: Send + 'static> Workers<T> {
                 // A queue that is closed drops the job, and with it the way to answer.
                 let _ = queue.send(job).await;
             }
-            answered.await.unwrap_or_else(|_| Err(StoreError::Unavailable(Box::new(Closed))))
+            answered.await.unwrap_or_else(|_| Err(StoreError::Unavailable(Box::new(Unanswered))))
         })
     }
 }
@@ -90,7 +93,7 @@ impl<T> Drop for Workers<T> {
     fn drop(&mut self) {
         self.queue = None;
         for thread in self.threads.drain(..) {
-            // One that panicked has said so already.
+            // Whatever panicked has said so already.
             let _ = thread.join();
         }
     }
