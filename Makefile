@@ -58,8 +58,7 @@ deny: ## Check the dependencies: licences, duplicates, sources and, with a netwo
 sim: ## Run the simulator over many seeds (SEEDS=10000)
 	cargo run --release --locked -p doorstep-sim -- --seeds $(SEEDS)
 
-bench: ## Measure what a decision and a request cost
+bench: ## Measure what a decision, a request and a batch on this disk cost
 	cargo bench --locked -p doorstep-core --bench decisions
 	cargo bench --locked -p doorstep-engine --bench sender
-bench: ## Measure what a decision costs, and a batch on this disk
 	cargo bench --locked -p doorstep-store --bench sqlite

@@ -1,6 +1,14 @@
 //! What Doorstep does: it carries out over the network what `doorstep-core` decides.
 //!
-//! [`sender`] makes one HTTP request and reports what came back; [`resolve`] finds the addresses that it may go to.
+//! [`run`] tells the scheduler what happened and carries out what it says; [`ingest`] takes events in; [`writer`] commits in
+//! groups. [`sender`] makes one HTTP request and reports what came back; [`resolve`] finds the addresses that it may go to.
 
+pub mod clock;
+pub mod chance;
+pub mod catalog;
+pub mod writer;
+pub mod events;
+pub mod ingest;
+pub mod run;
 pub mod resolve;
 pub mod sender;

@@ -4,6 +4,7 @@
 //! within the destination's timeout. Success is decided by the status line alone (D3). Redirects are not followed, bodies
 //! are not unpacked, cookies are not kept, and no proxy is asked for.
 
+mod seam;
 mod fault;
 mod prepared;
 mod tls;

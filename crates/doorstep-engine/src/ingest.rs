@@ -1,0 +1,83 @@
+//! Taking events in: route, number, write, and only then say yes (D1, I1, I2).
+
+use std::sync::Arc;
+
+use doorstep_core::delivery::Ordering;
+use doorstep_core::event::{Event, NewDelivery, NewEvent};
+use doorstep_core::id::DeliveryId;
+use doorstep_core::scheduler::Input;
+use doorstep_core::store::{Refusal, Write, Written};
+use thiserror::Error;
+
+use crate::catalog::Catalog;
+use crate::chance::Ids;
+use crate::clock::Clock;
+use crate::events::Events;
+use crate::run::Handle;
+use crate::writer::{WriteFault, Writer};
+
+#[derive(Clone, Debug)]
+pub struct Ingest {
+    pub catalog: Arc<Catalog>,
+    pub writer: Writer,
+    pub events: Arc<Events>,
+    pub run: Handle,
+    pub clock: Clock,
+    pub ids: Arc<Ids>,
+}
+
+/// What a producer hears of an event that is on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    pub deliveries: usize,
+    /// It was accepted before, with the same body: no second delivery is made.
+    pub duplicate: bool,
+}
+
+#[derive(Debug, Error)]
+pub enum IngestFault {
+    #[error(transparent)]
+    NotWritten(#[from] WriteFault),
+    #[error("{0}")]
+    Refused(Refusal),
+}
+
+impl Ingest {
+    /// Answers once the event is on disk. Several are written together, and each has its own answer.
+    pub async fn accept(&self, events: Vec<Event>) -> Result<Vec<Result<Accepted, IngestFault>>, IngestFault> {
+        let events: Vec<Arc<Event>> = events.into_iter().map(Arc::new).collect();
+        let writes = events.iter().map(|event| Write::Accept(Box::new(self.route(event)))).collect();
+        let written = self.writer.write(writes).await?;
+        let mut deliveries = Vec::new();
+        let mut answers = Vec::with_capacity(events.len());
+        for (event, written) in events.into_iter().zip(written) {
+            answers.push(match written {
+                Written::Accepted { deliveries: n, duplicate, available } => {
+                    if let Some(first) = available.first() {
+                        self.events.remember(first.event_seq, event);
+                    }
+                    deliveries.extend(available);
+                    Ok(Accepted { deliveries: n, duplicate })
+                }
+                Written::Refused(refusal) => Err(IngestFault::Refused(refusal)),
+                other => unreachable!("an event was accepted or refused, not {other:?}"),
+            });
+        }
+        if !deliveries.is_empty() {
+            self.run.tell(Input::Available { deliveries }).await;
+        }
+        Ok(answers)
+    }
+
+    fn route(&self, event: &Arc<Event>) -> NewEvent {
+        let now = self.clock.now();
+        let wanted_by = self.catalog.route(event.tenant_id, &event.event_type, &event.payload);
+        let delivery = |destination: &Arc<doorstep_core::destination::Destination>| NewDelivery {
+            id: DeliveryId(self.ids.next(now)),
+            destination_id: destination.id,
+            ordered: event.ordering_key.is_some() && destination.settings.ordering != Ordering::Unordered,
+            give_up_at: destination.settings.policy.give_up_at(now, event.ttl),
+        };
+        NewEvent { event: Event::clone(event), deliveries: wanted_by.iter().map(delivery).collect() }
+    }
+}

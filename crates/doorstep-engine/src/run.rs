@@ -1,0 +1,421 @@
+//! The run loop: tells the scheduler what happened and carries out what it says.
+//!
+//! One task owns the scheduler. It takes whatever has happened since, tells it all, and then does what follows in
+//! groups: one write, one read of the store, one look-up of events; each request is a task of its own.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use doorstep_core::delivery::{Delivery, Settlement};
+use doorstep_core::destination::Destination;
+use doorstep_core::dice::Dice;
+use doorstep_core::gate::{GateChange, GateState, GateStatus, Hold};
+use doorstep_core::id::{DeliveryId, DestinationId};
+use doorstep_core::outcome::Outcome;
+use doorstep_core::scheduler::{Command, DestinationPlan, Input, Scheduler, SchedulerLimits, Ticket};
+use doorstep_core::sender::{Parcel, SendFault, Sender, Sent};
+use doorstep_core::store::{DuePage, DueQuery, Settled, Store, StoreError, StoredDestination, Write, Written};
+use doorstep_core::time::{Millis, Timestamp};
+use futures_util::FutureExt;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::catalog::Catalog;
+use crate::clock::Clock;
+use crate::events::Events;
+use crate::writer::Writer;
+
+/// What may wait for the run loop. Producers of inputs wait for room beyond that.
+const INPUTS_MAX: usize = 16_384;
+/// Inputs that are told in one go, before what follows from them is done.
+const INPUTS_PER_ROUND: usize = 1_024;
+/// Overdue deliveries that are ended in one go.
+const OVERDUE_PER_SWEEP: usize = 500;
+/// Tenants and destinations that are read in one go at the start.
+const CATALOG_PAGE: usize = 1_000;
+/// The store is asked for overdue deliveries at most this often, and at least this seldom.
+const SWEEP_MIN: Millis = Millis::from_secs(1);
+const SWEEP_MAX: Millis = Millis::from_mins(1);
+
+/// What the run loop works with.
+pub struct Parts {
+    pub store: Arc<dyn Store>,
+    pub sender: Arc<dyn Sender>,
+    pub writer: Writer,
+    pub catalog: Arc<Catalog>,
+    pub events: Arc<Events>,
+    pub clock: Clock,
+    pub dice: Box<dyn Dice + Send>,
+    pub limits: SchedulerLimits,
+    /// Is told of every change of a gate.
+    pub announce: Announce,
+}
+
+/// Hears of changes of gates.
+pub type Announce = Box<dyn Fn(DestinationId, &GateChange) + Send>;
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parts").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+/// A way to tell and to ask the run loop.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    inputs: mpsc::Sender<Message>,
+}
+
+#[derive(Debug)]
+enum Message {
+    Tell(Input),
+    /// An answer, with the record of its request.
+    Answered(DeliveryId, Box<Sent>),
+    Ask(Question),
+    Overdue(Vec<Delivery>, Option<Timestamp>),
+    Drain(oneshot::Sender<()>),
+}
+
+#[derive(Debug)]
+enum Question {
+    Hold(Box<Delivery>, oneshot::Sender<Option<Hold>>),
+    Gate(DestinationId, oneshot::Sender<Option<GateView>>),
+}
+
+/// A destination's gate as it is now.
+#[derive(Clone, Debug)]
+pub struct GateView {
+    pub state: GateState,
+    pub status: GateStatus,
+    pub in_flight: u32,
+}
+
+impl Handle {
+    /// Tells the scheduler. Waits for room, never drops.
+    pub async fn tell(&self, input: Input) {
+        // The loop is gone only while the process ends: nobody is left to be told.
+        let _ = self.inputs.send(Message::Tell(input)).await;
+    }
+
+    /// Why a delivery does not go now; `None` if it is on its way.
+    pub async fn hold(&self, delivery: Delivery) -> Option<Hold> {
+        let (answer, hold) = oneshot::channel();
+        self.inputs.send(Message::Ask(Question::Hold(Box::new(delivery), answer))).await.ok()?;
+        hold.await.ok().flatten()
+    }
+
+    pub async fn gate(&self, destination_id: DestinationId) -> Option<GateView> {
+        let (answer, view) = oneshot::channel();
+        self.inputs.send(Message::Ask(Question::Gate(destination_id, answer))).await.ok()?;
+        view.await.ok().flatten()
+    }
+
+    /// Sends nothing more, and returns when all that was in flight has come to its end and is written. The run loop ends.
+    pub async fn drain(&self) {
+        let (done, drained) = oneshot::channel();
+        if self.inputs.send(Message::Drain(done)).await.is_ok() {
+            let _ = drained.await;
+        }
+    }
+}
+
+/// Starts the run loop's task.
+pub fn start(parts: Parts) -> Handle {
+    let (sender, inputs) = mpsc::channel(INPUTS_MAX);
+    let handle = Handle { inputs: sender };
+    let scheduler = Scheduler::new(parts.limits.clone());
+    let run = Run {
+        parts,
+        scheduler,
+        inputs,
+        handle: handle.clone(),
+        attempts: HashMap::new(),
+        next_sweep_at: Timestamp::default(),
+        sweeping: false,
+        drained: Vec::new(),
+    };
+    tokio::spawn(run.run());
+    handle
+}
+
+struct Run {
+    parts: Parts,
+    scheduler: Scheduler,
+    inputs: mpsc::Receiver<Message>,
+    handle: Handle,
+    /// Records of requests whose settlement is about to be said.
+    attempts: HashMap<DeliveryId, Box<Sent>>,
+    next_sweep_at: Timestamp,
+    sweeping: bool,
+    drained: Vec<oneshot::Sender<()>>,
+}
+
+/// What follows from a round of inputs, in groups.
+#[derive(Default)]
+struct Round {
+    writes: Vec<Write>,
+    reads: Vec<(Ticket, DueQuery)>,
+    sends: Vec<Delivery>,
+}
+
+impl Run {
+    async fn run(mut self) {
+        while let Some(messages) = self.next().await {
+            let mut round = Round::default();
+            for message in messages {
+                self.take(message, &mut round);
+            }
+            self.sweep_if_due();
+            self.carry_out(round).await;
+            if !self.drained.is_empty() && self.scheduler.in_flight() == 0 {
+                return self.end().await;
+            }
+        }
+    }
+
+    /// Nothing is in flight any more: the last settlements are written, and whoever waits for that is told.
+    async fn end(&mut self) {
+        let last = self.parts.writer.write_for_certain(Vec::new()).await;
+        if let Err(fault) = last.written().await {
+            tracing::error!(error = %fault, "the last settlements could not be written; what they settled is sent again");
+        }
+        for done in self.drained.drain(..) {
+            let _ = done.send(());
+        }
+    }
+
+    /// What has happened since, or that it is time.
+    async fn next(&mut self) -> Option<Vec<Message>> {
+        let mut messages = Vec::new();
+        let wake_at = self.scheduler.wake_at().map_or(self.next_sweep_at, |at| at.min(self.next_sweep_at));
+        let alarm = tokio::time::sleep_until(self.parts.clock.instant(wake_at).into());
+        tokio::select! {
+            n = self.inputs.recv_many(&mut messages, INPUTS_PER_ROUND) => if n == 0 { return None },
+            () = alarm => {}
+        }
+        if self.scheduler.wake_at().is_some_and(|at| at <= self.parts.clock.now()) {
+            messages.push(Message::Tell(Input::Woken));
+        }
+        Some(messages)
+    }
+
+    fn take(&mut self, message: Message, round: &mut Round) {
+        let now = self.parts.clock.now();
+        let input = match message {
+            Message::Tell(input) => input,
+            Message::Answered(delivery_id, sent) => {
+                let outcome: Outcome = sent.outcome;
+                self.attempts.insert(delivery_id, sent);
+                Input::Answered { delivery_id, outcome }
+            }
+            Message::Ask(question) => return self.answer(question, now),
+            Message::Overdue(deliveries, next) => {
+                self.sweeping = false;
+                let full = deliveries.len() >= OVERDUE_PER_SWEEP;
+                let next = if full { now } else { next.unwrap_or(Timestamp::MAX) };
+                self.next_sweep_at = next.max(now + SWEEP_MIN).min(now + SWEEP_MAX);
+                Input::Overdue { deliveries }
+            }
+            Message::Drain(done) => {
+                self.drained.push(done);
+                Input::Stop
+            }
+        };
+        let mut commands = Vec::new();
+        self.scheduler.handle(input, now, self.parts.dice.as_mut(), &mut commands);
+        for command in commands {
+            self.sort(command, round);
+        }
+    }
+
+    fn sort(&mut self, command: Command, round: &mut Round) {
+        match command {
+            Command::Send { delivery, .. } => round.sends.push(delivery),
+            Command::Settle(settlement) => round.writes.push(self.settle(settlement)),
+            Command::SaveGate { destination_id, state } => {
+                round.writes.push(Write::SaveGate { destination_id, state });
+            }
+            Command::Refill { ticket, destination_id, track, after, limit } => {
+                round.reads.push((ticket, DueQuery { destination_id, track, after, limit }));
+            }
+            Command::Announce { destination_id, change } => (self.parts.announce)(destination_id, &change),
+        }
+    }
+
+    fn settle(&mut self, settlement: Settlement) -> Write {
+        let attempt = self.attempts.remove(&settlement.delivery.id).map(|sent| sent.attempt);
+        Write::Settle(Box::new(Settled { settlement, attempt }))
+    }
+
+    fn answer(&self, question: Question, now: Timestamp) {
+        // Whoever asked may have gone away.
+        match question {
+            Question::Hold(delivery, answer) => drop(answer.send(self.scheduler.hold(&delivery, now))),
+            Question::Gate(destination_id, answer) => {
+                let view = self.scheduler.gate(destination_id).map(|gate| GateView {
+                    state: gate.state().clone(),
+                    status: gate.status(now),
+                    in_flight: gate.in_flight(),
+                });
+                drop(answer.send(view));
+            }
+        }
+    }
+
+    async fn carry_out(&mut self, round: Round) {
+        // What was withdrawn leaves its record behind.
+        self.attempts.clear();
+        if !round.writes.is_empty() {
+            let pending = self.parts.writer.write_for_certain(round.writes).await;
+            let handle = self.handle.clone();
+            tokio::spawn(async move {
+                let written = pending.written().await.unwrap_or_default();
+                let deliveries = written.into_iter().flat_map(available).collect();
+                handle.tell(Input::Available { deliveries }).await;
+            });
+        }
+        if !round.reads.is_empty() {
+            self.read(round.reads).await;
+        }
+        if !round.sends.is_empty() {
+            self.send(round.sends);
+        }
+    }
+
+    /// Reads once everything that was said before is written.
+    async fn read(&mut self, reads: Vec<(Ticket, DueQuery)>) {
+        let barrier = self.parts.writer.write_for_certain(Vec::new()).await;
+        let (store, handle) = (Arc::clone(&self.parts.store), self.handle.clone());
+        tokio::spawn(async move {
+            let (tickets, queries): (Vec<Ticket>, Vec<DueQuery>) = reads.into_iter().unzip();
+            let pages = match barrier.written().await {
+                Ok(_) => store.due(queries).await.map_err(|fault| fault.to_string()),
+                Err(fault) => Err(fault.to_string()),
+            };
+            match pages {
+                Ok(pages) => {
+                    for (ticket, DuePage { deliveries, exhausted }) in tickets.into_iter().zip(pages) {
+                        handle.tell(Input::Refilled { ticket, deliveries, exhausted }).await;
+                    }
+                }
+                Err(fault) => {
+                    tracing::warn!(error = fault, "the store could not be read; it is asked again in a second");
+                    for ticket in tickets {
+                        handle.tell(Input::RefillFailed { ticket }).await;
+                    }
+                }
+            }
+        });
+    }
+
+    /// Looks the events up together, then sends each in a task of its own.
+    fn send(&self, deliveries: Vec<Delivery>) {
+        let (events, catalog) = (Arc::clone(&self.parts.events), Arc::clone(&self.parts.catalog));
+        let (sender, handle) = (Arc::clone(&self.parts.sender), self.handle.clone());
+        tokio::spawn(async move {
+            let seqs = deliveries.iter().map(|delivery| delivery.event_seq).collect();
+            let found = events.get(seqs).await;
+            for (delivery, event) in deliveries.into_iter().zip(found) {
+                let destination = catalog.destination(delivery.destination_id);
+                let (Some(event), Some(destination)) = (event, destination) else {
+                    tracing::error!(delivery_id = %delivery.id, "its event or destination is not there; it runs again");
+                    handle.tell(Input::Interrupted { delivery_id: delivery.id }).await;
+                    continue;
+                };
+                let parcel = Parcel { destination, event, delivery };
+                tokio::spawn(send_one(Arc::clone(&sender), parcel, handle.clone()));
+            }
+        });
+    }
+
+    fn sweep_if_due(&mut self) {
+        let now = self.parts.clock.now();
+        if self.sweeping || now < self.next_sweep_at {
+            return;
+        }
+        self.sweeping = true;
+        self.next_sweep_at = now + SWEEP_MAX;
+        let (store, handle) = (Arc::clone(&self.parts.store), self.handle.clone());
+        tokio::spawn(async move {
+            let found = store.overdue(now, OVERDUE_PER_SWEEP).await;
+            let next = store.next_give_up_at().await;
+            let deliveries = found.unwrap_or_else(|fault| {
+                tracing::warn!(error = %fault, "overdue deliveries could not be read; they are looked for again");
+                Vec::new()
+            });
+            let _ = handle.inputs.send(Message::Overdue(deliveries, next.ok().flatten())).await;
+        });
+    }
+}
+
+async fn send_one(sender: Arc<dyn Sender>, parcel: Parcel, handle: Handle) {
+    let delivery_id = parcel.delivery.id;
+    // A panic in a send is our own fault, and this delivery's alone.
+    let sent = AssertUnwindSafe(async { sender.send(parcel).await }).catch_unwind().await;
+    let sent: Result<Sent, SendFault> = sent.unwrap_or_else(|_| Err(SendFault("the sender panicked".into())));
+    match sent {
+        Ok(sent) => drop(handle.inputs.send(Message::Answered(delivery_id, Box::new(sent))).await),
+        Err(fault) => {
+            tracing::error!(%delivery_id, error = %fault, "a request could not be made; it runs again");
+            handle.tell(Input::Interrupted { delivery_id }).await;
+        }
+    }
+}
+
+fn available(written: Written) -> Vec<Delivery> {
+    match written {
+        Written::Accepted { available, .. }
+        | Written::Settled { available }
+        | Written::Revived { available }
+        | Written::Abandoned { available, .. } => available,
+        Written::Saved | Written::Refused(_) => Vec::new(),
+    }
+}
+
+/// Reads all tenants and destinations, and has the run loop serve them, each with the gate that was stored.
+pub async fn adopt_all(store: &dyn Store, catalog: &Catalog, handle: &Handle) -> Result<usize, StoreError> {
+    let mut after = None;
+    loop {
+        let tenants = store.tenants(after, CATALOG_PAGE).await?;
+        after = tenants.last().map(|tenant| tenant.id);
+        for tenant in tenants {
+            handle.tell(Input::Weighted { tenant_id: tenant.id, weight: tenant.weight }).await;
+            catalog.put_tenant(tenant);
+        }
+        if after.is_none() {
+            break;
+        }
+    }
+    let (mut after, mut n) = (None, 0);
+    loop {
+        let page = store.destinations(after, CATALOG_PAGE).await?;
+        after = page.last().map(|stored| stored.destination.id);
+        for StoredDestination { destination, gate, has_backlog } in page {
+            let destination = catalog.put_destination(destination);
+            let (plan, gate) = (Box::new(plan(&destination)), Box::new(gate));
+            handle.tell(Input::Adopted { plan, gate, backlog: has_backlog }).await;
+            n += 1;
+        }
+        if after.is_none() {
+            return Ok(n);
+        }
+    }
+}
+
+/// What the scheduler needs to know of a destination.
+pub fn plan(destination: &Destination) -> DestinationPlan {
+    DestinationPlan {
+        id: destination.id,
+        tenant_id: destination.tenant_id,
+        host: host(&destination.settings.url).into(),
+        limits: Arc::new(destination.settings.limits.clone()),
+        policy: Arc::new(destination.settings.policy.clone()),
+        ordering: destination.settings.ordering,
+    }
+}
+
+/// The host and port of a stored URL, which is in its normal form; the whole text if it is not.
+fn host(url: &str) -> &str {
+    let authority = url.split_once("://").map_or(url, |(_, rest)| rest);
+    authority.split(['/', '?', '#']).next().unwrap_or(authority)
+}

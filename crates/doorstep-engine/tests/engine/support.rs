@@ -1,0 +1,237 @@
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering as AtomicOrdering};
+
+use bytes::Bytes;
+use doorstep_core::address::AddressRules;
+use doorstep_core::delivery::Ordering;
+use doorstep_core::destination::{Destination, DestinationSecrets, DestinationSettings, SigningSecret, Tenant};
+use doorstep_core::event::Event;
+use doorstep_core::gate::GateLimits;
+use doorstep_core::id::{AttemptId, DestinationId, EventId, TenantId};
+use doorstep_core::outcome::StatusOverrides;
+use doorstep_core::route::Subscription;
+use doorstep_core::scheduler::{Hand, Input, SchedulerLimits};
+use doorstep_core::sender::{Parcel, SendFault, Sender as SenderSeam, Sent};
+use doorstep_core::signature::VerifyingKey;
+use doorstep_core::store::{Store, Write};
+use doorstep_core::time::{Millis, Timestamp};
+use doorstep_engine::catalog::Catalog;
+use doorstep_engine::chance::{self, Ids};
+use doorstep_engine::clock::Clock;
+use doorstep_engine::events::Events;
+use doorstep_engine::ingest::{Accepted, Ingest, IngestFault};
+use doorstep_engine::run::{self, Handle, Parts};
+use doorstep_engine::sender::{Sender, SenderSettings};
+use doorstep_engine::writer::Writer;
+use doorstep_store::sqlite::{SqliteLimits, SqliteStore};
+use http_body_util::{BodyExt, Empty};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+const SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+const TENANT: TenantId = TenantId(1);
+
+pub(crate) fn verifying_key() -> VerifyingKey {
+    SECRET.parse().unwrap()
+}
+
+/// The whole engine, but for the API.
+pub(crate) struct Engine {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) run: Handle,
+    pub(crate) clock: Clock,
+    ingest: Ingest,
+    writer_task: tokio::task::JoinHandle<()>,
+}
+
+impl Engine {
+    pub(crate) async fn start(directory: &Path) -> Self {
+        Self::start_with(directory, || false).await
+    }
+
+    /// `panics`: whether the next request does.
+    pub(crate) async fn start_with(directory: &Path, panics: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(directory, &SqliteLimits::default()).unwrap());
+        let clock = Clock::start();
+        let ids = Arc::new(Ids::new().unwrap());
+        let attempt_ids = Arc::clone(&ids);
+        let rules = AddressRules::default().allowing("127.0.0.0/8").unwrap();
+        let settings = SenderSettings::default();
+        let sender =
+            Sender::new(settings, rules, move || clock.now(), move |now| AttemptId(attempt_ids.next(now))).unwrap();
+        let (writer, writer_task) = Writer::start(Arc::clone(&store), clock);
+        let catalog = Arc::new(Catalog::default());
+        let events = Arc::new(Events::new(Arc::clone(&store)));
+        let run = run::start(Parts {
+            store: Arc::clone(&store),
+            sender: Arc::new(Panicking { sender, panics: Box::new(panics) }),
+            writer: writer.clone(),
+            catalog: Arc::clone(&catalog),
+            events: Arc::clone(&events),
+            clock,
+            dice: Box::new(chance::dice().unwrap()),
+            limits: SchedulerLimits::default(),
+            announce: Box::new(|_, _| {}),
+        });
+        run::adopt_all(store.as_ref(), &catalog, &run).await.unwrap();
+        let ingest = Ingest { catalog, writer, events, run: run.clone(), clock, ids };
+        Self { store, run, clock, ingest, writer_task }
+    }
+
+    pub(crate) async fn add(&self, destination: Destination) -> DestinationId {
+        let tenant =
+            Tenant { id: TENANT, name: "acme".to_owned(), contact_email: None, weight: 1, created_at: Timestamp(0) };
+        let writes = vec![Write::PutTenant(Box::new(tenant)), Write::PutDestination(Box::new(destination.clone()))];
+        self.ingest.writer.write(writes).await.unwrap();
+        let id = destination.id;
+        let destination = self.ingest.catalog.put_destination(destination);
+        let plan = Box::new(run::plan(&destination));
+        self.run.tell(Input::Adopted { plan, gate: Box::default(), backlog: false }).await;
+        id
+    }
+
+    pub(crate) async fn accept(&self, event: Event) -> Result<Accepted, IngestFault> {
+        self.ingest.accept(vec![event]).await?.remove(0)
+    }
+
+    pub(crate) async fn hand(&self, destination_id: DestinationId, hand: Hand) {
+        self.run.tell(Input::Handled { destination_id, hand }).await;
+    }
+
+    /// Drains, and lets go of the store.
+    pub(crate) async fn stop(self) {
+        self.run.drain().await;
+        drop(self.ingest);
+        drop(self.run);
+        self.writer_task.await.unwrap();
+    }
+}
+
+struct Panicking {
+    sender: Sender,
+    panics: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl SenderSeam for Panicking {
+    fn send(&self, parcel: Parcel) -> Pin<Box<dyn Future<Output = Result<Sent, SendFault>> + Send + '_>> {
+        assert!(!(self.panics)(), "a test wants this panic");
+        SenderSeam::send(&self.sender, parcel)
+    }
+}
+
+pub(crate) fn destination(id: u128, url: &str, event_types: &[&str]) -> Destination {
+    let subscription: Subscription = Subscription {
+        event_types: event_types.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>().try_into().unwrap(),
+        filter: None,
+    };
+    Destination {
+        id: DestinationId(id),
+        tenant_id: TENANT,
+        settings: DestinationSettings {
+            name: None,
+            url: url.to_owned(),
+            subscription,
+            policy: policy(),
+            status_overrides: StatusOverrides::default(),
+            limits: GateLimits::default(),
+            ordering: Ordering::Unordered,
+            timeout: Millis::from_secs(15),
+            extra_signatures: BTreeSet::new(),
+        },
+        secrets: DestinationSecrets {
+            signing: vec![SigningSecret { text: SECRET.to_owned(), retires_at: None }],
+            headers: Vec::new(),
+        },
+        created_at: Timestamp(0),
+        updated_at: Timestamp(0),
+        version: 1,
+    }
+}
+
+/// Retries at once, as far as a policy may.
+fn policy() -> doorstep_core::retry::RetryPolicy {
+    let spec = doorstep_core::retry::CustomPolicy {
+        strategy: doorstep_core::retry::StrategyName::Fixed,
+        base_ms: Some(Millis(10)),
+        floor_ms: Some(Millis(10)),
+        ..doorstep_core::retry::CustomPolicy::default()
+    };
+    doorstep_core::retry::PolicySpec::Custom(spec).try_into().unwrap()
+}
+
+pub(crate) fn event(n: usize, event_type: &str) -> Event {
+    Event {
+        id: EventId::new(&format!("evt_{n}")).unwrap(),
+        tenant_id: TENANT,
+        event_type: event_type.parse().unwrap(),
+        content_type: "application/json".into(),
+        payload: format!("{{\"n\":{n}}}").into(),
+        ordering_key: None,
+        produced_at: None,
+        schema_version: None,
+        headers: Vec::new(),
+        ttl: None,
+        accepted_at: Timestamp(0),
+    }
+}
+
+/// Answers each request with a status by its number, and tells of it.
+pub(crate) struct Receiver {
+    address: SocketAddr,
+    requests: mpsc::UnboundedReceiver<Request>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) path: String,
+    pub(crate) headers: http::HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Receiver {
+    pub(crate) async fn start(status: impl Fn(usize) -> u16 + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (seen, requests) = mpsc::unbounded_channel();
+        let (status, count) = (Arc::new(status), Arc::new(AtomicUsize::new(0)));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (seen, status, count) = (seen.clone(), Arc::clone(&status), Arc::clone(&count));
+                let answer = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+                    let (seen, status, count) = (seen.clone(), Arc::clone(&status), Arc::clone(&count));
+                    async move {
+                        let (head, body) = request.into_parts();
+                        let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+                        let code = status(count.fetch_add(1, AtomicOrdering::SeqCst));
+                        let _ = seen.send(Request { path: head.uri.path().to_owned(), headers: head.headers, body });
+                        let mut response = hyper::Response::new(Empty::<Bytes>::new());
+                        *response.status_mut() = http::StatusCode::from_u16(code).unwrap();
+                        Ok::<_, Infallible>(response)
+                    }
+                });
+                tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer));
+            }
+        });
+        Self { address, requests }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub(crate) async fn next(&mut self) -> Request {
+        self.requests.recv().await.expect("the receiver lives as long as its test")
+    }
+
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        self.requests.try_recv().is_err()
+    }
+}
