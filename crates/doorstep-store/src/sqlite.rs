@@ -16,6 +16,7 @@ mod by_hand;
 mod catalog;
 mod due;
 mod list;
+mod stretch;
 mod activity;
 mod purge;
 mod row;

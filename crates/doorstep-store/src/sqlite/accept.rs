@@ -48,6 +48,8 @@ impl Batch<'_> {
         let mut available = Vec::new();
         for delivery in &wanted {
             available.extend(self.make(delivery, key.filter(|_| delivery.ordered), now)?);
+            self.note_owner(delivery.destination_id.0, self.counters.seq)?;
+            self.note_owner(new.event.tenant_id.0, self.counters.seq)?;
         }
         Ok(Written::Accepted { deliveries: wanted.len(), duplicate: false, available })
     }

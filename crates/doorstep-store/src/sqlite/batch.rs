@@ -8,6 +8,7 @@ use doorstep_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, Params, Transaction, TransactionBehavior, params};
 
 use super::fault::{Fault, told};
+use super::stretch::Stretches;
 use crate::minute::minute_of;
 
 /// The one that writes.
@@ -15,6 +16,7 @@ use crate::minute::minute_of;
 pub(super) struct Writer {
     pub(super) connection: Connection,
     counters: Counters,
+    stretches: Stretches,
 }
 
 /// The last numbers given out. Kept, so that none is ever given out twice.
@@ -31,7 +33,7 @@ impl Writer {
         let counters = connection.query_row(sql, [], |row| {
             Ok(Counters { event_seq: row.get(0)?, seq: row.get(1)?, attempt: row.get(2)? })
         })?;
-        Ok(Self { connection, counters })
+        Ok(Self { connection, counters, stretches: Stretches::default() })
     }
 
     pub(super) fn write(&mut self, writes: Vec<Write>, now: Timestamp) -> Result<Vec<Written>, StoreError> {
@@ -44,7 +46,11 @@ impl Writer {
 
     /// All or nothing. Whatever went wrong, the next one starts afresh.
     fn transact<A>(&mut self, work: impl FnOnce(&mut Batch<'_>) -> Result<A, Fault>) -> Result<A, StoreError> {
-        self.try_transact(work).map_err(told)
+        self.try_transact(work).map_err(|fault| {
+            // What was noted may have been rolled back.
+            self.stretches.forget();
+            told(fault)
+        })
     }
 
     fn try_transact<A>(&mut self, work: impl FnOnce(&mut Batch<'_>) -> Result<A, Fault>) -> Result<A, Fault> {
@@ -56,6 +62,7 @@ impl Writer {
         let mut batch = Batch {
             sql: &transaction,
             counters: self.counters,
+            stretches: &mut self.stretches,
             destinations: HashMap::new(),
             queued: BTreeMap::new(),
             minutes: BTreeMap::new(),
@@ -71,6 +78,7 @@ impl Writer {
 pub(super) struct Batch<'a> {
     pub(super) sql: &'a Transaction<'a>,
     pub(super) counters: Counters,
+    pub(super) stretches: &'a mut Stretches,
     /// Which of those that were asked for are there.
     pub(super) destinations: HashMap<DestinationId, bool>,
     /// By how much their backlogs have grown.

@@ -11,6 +11,7 @@ use super::batch::Batch;
 use super::fault::Fault;
 use super::row;
 use super::seal::{seal, unseal};
+use super::settle::REMOVE;
 
 pub(super) const SAVE_GATE: &str =
     "insert into gates (destination_id, state) values (?1, ?2) on conflict do update set state = excluded.state";
@@ -18,13 +19,22 @@ pub(super) const SAVE_GATE: &str =
 pub(super) const DESTINATIONS: &str = "
     select d.id, d.tenant_id, d.version, d.settings, d.secrets, d.created_at, d.updated_at,
         (select state from gates g where g.destination_id = d.id),
-        exists (select 1 from deliveries q where q.destination_id = d.id)
+        exists (select 1 from backlogs b where b.destination_id = d.id and b.queued > 0)
     from destinations d where d.id > ?1 order by d.id limit ?2";
 
+/// The lowest number among those that may go and those that have an ordering key: all of them.
 pub(super) const BACKLOG: &str = "
     select coalesce((select queued from backlogs where destination_id = ?1), 0),
-        (select e.accepted_at from deliveries d join events e on e.seq = d.event_seq
-         where d.destination_id = ?1 order by d.seq limit 1)";
+        (select accepted_at from events where seq = (select event_seq from deliveries where seq = (
+            select min(first) from (
+                select min(seq) as first from deliveries where destination_id = ?1 and behind = 0
+                union all
+                select min(seq) from deliveries where destination_id = ?1 and ordering_key is not null))))";
+
+pub(super) const QUEUED: &str = "
+    select seq, id, event_seq from deliveries where destination_id = ?1 and behind = 0
+    union all
+    select seq, id, event_seq from deliveries where destination_id = ?1 and ordering_key is not null and behind = 1";
 
 impl Batch<'_> {
     pub(super) fn save_gate(&mut self, destination_id: DestinationId, state: &GateState) -> Result<Written, Fault> {
@@ -85,22 +95,23 @@ impl Batch<'_> {
             "delete from backlogs where destination_id = ?1",
             "delete from ordering_keys where destination_id = ?1",
             "update dead set holds_key = 0 where destination_id = ?1 and holds_key = 1",
-            "delete from delivery_seqs where id in (select id from deliveries where destination_id = ?1)",
         ] {
             self.execute(sql, [bytes])?;
         }
-        let mut event_seqs = self.statement("select event_seq from deliveries where destination_id = ?1")?;
-        let mut rows = event_seqs.query([bytes])?;
-        while let Some(row) = rows.next()? {
-            self.let_go_of_event(row.get(0)?)?;
+        let mut queued = self.statement(QUEUED)?;
+        let queued: Vec<(i64, [u8; 16], i64)> =
+            queued.query_map([bytes], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect::<Result<_, _>>()?;
+        for (seq, delivery_id, event_seq) in queued {
+            self.execute(REMOVE, [seq])?;
+            self.forget_delivery(delivery_id, event_seq)?;
         }
-        self.execute("delete from deliveries where destination_id = ?1", [bytes])?;
         Ok(Written::Saved)
     }
 
-    /// One delivery of it is not kept any more.
-    pub(super) fn let_go_of_event(&self, seq: i64) -> Result<(), Fault> {
-        self.execute("update events set n_kept = n_kept - 1 where seq = ?1", [seq])?;
+    /// A delivery that is in none of the tables any more.
+    pub(super) fn forget_delivery(&self, id: [u8; 16], event_seq: i64) -> Result<(), Fault> {
+        self.execute("delete from delivery_seqs where id = ?1", [id])?;
+        self.execute("update events set n_kept = n_kept - 1 where seq = ?1", [event_seq])?;
         Ok(())
     }
 }

@@ -1,14 +1,17 @@
 //! What people look at: single deliveries with their history, and lists.
 
+use std::ops::Range;
+
 use doorstep_core::id::{DeliveryId, TenantId};
 use doorstep_core::store::{DeliveryFilter, DeliveryHistory, DeliveryStatus, DeliverySummary, Page, StatusFilter};
 use doorstep_core::time::Timestamp;
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use super::by_hand::SEQ_OF;
 use super::fault::Fault;
 use super::row::{self, DELIVERY_COLUMNS, attempt_columns, delivery_columns};
+use super::stretch::{self, STRETCH};
 
 /// Where deliveries are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,20 +101,43 @@ fn attempts(sql: &Connection, seq: i64) -> Result<Vec<doorstep_core::attempt::At
 }
 
 pub(super) fn deliveries(sql: &Connection, filter: &DeliveryFilter, page: Page) -> Result<Vec<DeliverySummary>, Fault> {
+    let before = page.before_seq.map_or(i64::MAX, row::number);
+    let owner = filter.destination_id.map(|id| id.0).or(filter.tenant_id.map(|id| id.0));
+    let Some(owner) = owner else { return look(sql, filter, &(0..before), page.limit) };
+    let mut stretches = sql.prepare_cached(stretch::OF_OWNER)?;
+    let mut stretches = stretches.query(params![owner.to_be_bytes(), before / STRETCH])?;
+    let mut found = Vec::new();
+    while let Some(row) = stretches.next()? {
+        let Range { start, end } = stretch::numbers(row.get(0)?);
+        found.extend(look(sql, filter, &(start..end.min(before)), page.limit - found.len())?);
+        if found.len() == page.limit {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// The newest that fit, of those with these numbers.
+fn look(
+    sql: &Connection,
+    filter: &DeliveryFilter,
+    seqs: &Range<i64>,
+    limit: usize,
+) -> Result<Vec<DeliverySummary>, Fault> {
     let mut found = Vec::new();
     for table in Table::ALL.into_iter().filter(|table| table.is_asked_for(filter)) {
-        let (text, values) = search(table, filter, page);
+        let (text, values) = search(table, filter, seqs, limit);
         let mut lines = sql.prepare_cached(&text)?;
         let lines = lines.query_map(params_from_iter(values), |row| table.summary(row))?;
         found.extend(lines.collect::<Result<Vec<_>, _>>()?);
     }
     found.sort_by_key(|line| std::cmp::Reverse(line.delivery.seq));
-    found.truncate(page.limit);
+    found.truncate(limit);
     Ok(found)
 }
 
-/// A search as SQL. What is not asked for is not mentioned, so that the index is chosen for what is.
-pub(super) fn search(table: Table, filter: &DeliveryFilter, page: Page) -> (String, Vec<Value>) {
+/// A search as SQL, by the numbers. What else is asked for is compared row by row.
+pub(super) fn search(table: Table, filter: &DeliveryFilter, seqs: &Range<i64>, limit: usize) -> (String, Vec<Value>) {
     let DeliveryFilter { status, destination_id, tenant_id, event_type, reason, code, created_after, created_before } =
         filter;
     let track = match status {
@@ -121,8 +147,9 @@ pub(super) fn search(table: Table, filter: &DeliveryFilter, page: Page) -> (Stri
     };
     let id = |id: u128| Value::Blob(id.to_be_bytes().to_vec());
     let asked = [
-        ("d.destination_id = ", destination_id.map(|dst| id(dst.0))),
-        ("d.seq < ", page.before_seq.map(|seq| Value::Integer(row::number(seq)))),
+        ("d.seq >= ", Some(Value::Integer(seqs.start))),
+        ("d.seq < ", Some(Value::Integer(seqs.end))),
+        ("+d.destination_id = ", destination_id.map(|dst| id(dst.0))),
         ("+d.track = ", track.map(Value::Integer)),
         ("d.reason = ", reason.map(|reason| Value::Integer(row::reason(reason)))),
         ("d.last_status = ", code.map(|code| Value::Integer(code.into()))),
@@ -138,7 +165,7 @@ pub(super) fn search(table: Table, filter: &DeliveryFilter, page: Page) -> (Stri
         let word = if values.len() == 1 { "where" } else { "and" };
         text.push_str(&format!(" {word} {term}?{}", values.len()));
     }
-    values.push(Value::Integer(row::number(page.limit)));
+    values.push(Value::Integer(row::number(limit)));
     text.push_str(&format!(" order by d.seq desc limit ?{}", values.len()));
     (text, values)
 }

@@ -1,10 +1,10 @@
 //! Every statement finds its rows by the index that was made for it, however many there are.
 
-use doorstep_core::store::{DeliveryFilter, Page, StatusFilter};
+use doorstep_core::store::{DeliveryFilter, StatusFilter};
 use rusqlite::{Connection, StatementStatus};
 
 use super::list::{Table, search};
-use super::{accept, activity, by_hand, catalog, due, key, list, purge, settle};
+use super::{accept, activity, by_hand, catalog, due, key, list, purge, settle, stretch};
 use crate::conformance::samples::DST;
 
 /// Unfinished deliveries; a tenth as many have ended.
@@ -43,27 +43,11 @@ fn plan(sql: &Connection, text: &str) -> Vec<String> {
     explained.raw_query().mapped(|row| row.get(3)).collect::<Result<_, _>>().unwrap()
 }
 
-/// Lists of one destination, of everything, and of the dead.
 fn searches() -> Vec<(String, Vec<&'static str>)> {
-    let page = Page { before_seq: Some(50_000), limit: 50 };
     let of_one = DeliveryFilter { destination_id: Some(DST), status: StatusFilter::Any, ..DeliveryFilter::default() };
-    let all = DeliveryFilter::default();
-    let text = |table, filter| search(table, filter, page).0;
-    vec![
-        (
-            text(Table::Unfinished, &of_one),
-            vec!["d USING INDEX deliveries_by_destination (destination_id=? AND seq<?)", "e USING INTEGER PRIMARY KEY"],
-        ),
-        (
-            text(Table::Delivered, &of_one),
-            vec!["d USING INDEX delivered_by_destination (destination_id=? AND seq<?)", "e USING INTEGER PRIMARY KEY"],
-        ),
-        (
-            text(Table::Dead, &of_one),
-            vec!["d USING INDEX dead_by_destination (destination_id=? AND seq<?)", "e USING INTEGER PRIMARY KEY"],
-        ),
-        (text(Table::Delivered, &all), vec!["d USING INTEGER PRIMARY KEY (rowid<?)", "e USING INTEGER PRIMARY KEY"]),
-    ]
+    let found = vec!["d USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)", "e USING INTEGER PRIMARY KEY (rowid=?)"];
+    let text = |table| search(table, &of_one, &(0..1_024), 50).0;
+    Table::ALL.map(|table| (text(table), found.clone())).into()
 }
 
 #[test]
@@ -100,17 +84,35 @@ fn every_statement_uses_the_index_that_was_made_for_it() {
             vec![
                 "d USING PRIMARY KEY (id>?)",
                 "g USING PRIMARY KEY (destination_id=?)",
-                "q USING COVERING INDEX deliveries_by_destination (destination_id=?)",
+                "b USING PRIMARY KEY (destination_id=?)",
             ],
         ),
         (
             catalog::BACKLOG,
             vec![
                 "backlogs USING PRIMARY KEY (destination_id=?)",
-                "d USING INDEX deliveries_by_destination (destination_id=?)",
-                "e USING INTEGER PRIMARY KEY (rowid=?)",
+                "events USING INTEGER PRIMARY KEY (rowid=?)",
+                "deliveries USING INTEGER PRIMARY KEY (rowid=?)",
+                "deliveries USING COVERING INDEX deliveries_due (destination_id=?)",
+                "deliveries USING COVERING INDEX deliveries_by_key (destination_id=? AND ordering_key>?)",
             ],
         ),
+        (
+            catalog::QUEUED,
+            vec![
+                "deliveries USING INDEX deliveries_due (destination_id=?)",
+                "deliveries USING INDEX deliveries_by_key (destination_id=? AND ordering_key>?)",
+            ],
+        ),
+        (stretch::OF_OWNER, vec!["stretches USING PRIMARY KEY (owner=? AND stretch<?)"]),
+        (
+            purge::PURGE_STRETCHES,
+            vec![
+                "stretches USING COVERING INDEX stretches_by_age (stretch=? AND owner=?)",
+                "stretches USING COVERING INDEX stretches_by_age (stretch<?)",
+            ],
+        ),
+        (purge::FIRST_SEQ, vec!["deliveries", "delivered", "dead"]),
         (list::ATTEMPTS, vec!["attempts USING INDEX attempts_by_delivery (delivery_seq=?)"]),
         (activity::OF_ALL, vec!["activity USING PRIMARY KEY (minute>? AND minute<?)"]),
         (activity::OF_ONE, vec!["activity USING PRIMARY KEY (minute>? AND minute<?)"]),

@@ -8,6 +8,7 @@ use rusqlite::params;
 use super::batch::Batch;
 use super::fault::Fault;
 use super::row::{self, DELIVERY_COLUMNS, delivery_columns};
+use super::stretch::STRETCH;
 
 pub(super) const OLD_DELIVERED: &str = concat!(
     "select ",
@@ -32,12 +33,21 @@ pub(super) const PURGE_ACTIVITY: &str = "
     delete from activity where (minute, destination_id) in (
         select minute, destination_id from activity where minute < ?1 order by minute, destination_id limit ?2)";
 
+pub(super) const FIRST_SEQ: &str = "
+    select min(first) from (select min(seq) as first from deliveries
+        union all select min(seq) from delivered union all select min(seq) from dead)";
+
+pub(super) const PURGE_STRETCHES: &str = "
+    delete from stretches where (owner, stretch) in (
+        select owner, stretch from stretches where stretch < ?1 order by stretch limit ?2)";
+
 impl Batch<'_> {
     pub(super) fn purge(&mut self, ages: Ages, limit: usize) -> Result<Purged, Fault> {
         let delivered = self.purge_delivered(ages.delivered, limit)?;
         let (dead, available) = self.purge_dead(ages.dead, limit)?;
         let attempts = self.purge_attempts(ages.attempts, limit)?;
         let events = self.execute(PURGE_EVENTS, params![ages.events.0, row::number(limit)])?;
+        self.purge_stretches(limit)?;
         let activity = self.execute(PURGE_ACTIVITY, params![ages.activity.0, row::number(limit)])?;
         Ok(Purged { delivered, dead, attempts, events, activity, available })
     }
@@ -72,8 +82,15 @@ impl Batch<'_> {
     }
 
     fn forget(&self, delivery: &Delivery) -> Result<(), Fault> {
-        self.execute("delete from delivery_seqs where id = ?1", [delivery.id.0.to_be_bytes()])?;
-        self.let_go_of_event(delivery.event_seq.cast_signed())
+        self.forget_delivery(delivery.id.0.to_be_bytes(), delivery.event_seq.cast_signed())
+    }
+
+    /// Below the first number that is still there, nobody has anything.
+    fn purge_stretches(&mut self, limit: usize) -> Result<(), Fault> {
+        let first: Option<i64> = self.statement(FIRST_SEQ)?.query_row([], |row| row.get(0))?;
+        let first = first.unwrap_or(self.counters.seq) / STRETCH;
+        self.execute(PURGE_STRETCHES, params![first, row::number(limit)])?;
+        Ok(())
     }
 
     fn purge_attempts(&self, before: Timestamp, limit: usize) -> Result<usize, Fault> {

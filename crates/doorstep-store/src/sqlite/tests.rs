@@ -4,13 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use doorstep_core::delivery::{BehindDead, Track};
-use doorstep_core::id::{DeliveryId, DestinationId};
+use doorstep_core::event::NewEvent;
+use doorstep_core::id::{DeliveryId, DestinationId, TenantId};
 use doorstep_core::retry::Decision;
 use doorstep_core::store::{DeliveryFilter, DueQuery, Page, Store, StoreError, Write, Written};
 use rusqlite::Connection;
 
 use super::{OpenError, SqliteLimits, SqliteStore};
-use crate::conformance::samples::{DST, NOW, accept, put, settle};
+use crate::conformance::samples::{DST, NOW, accept, event, new_delivery, put, settle};
 use crate::conformance::{ask, wait};
 
 fn open(directory: &Path) -> Result<SqliteStore, OpenError> {
@@ -177,6 +178,49 @@ fn whoever_asks_and_goes_away_is_no_trouble() {
     drop(store.write(vec![put(DST)], NOW));
     let queued = one(&store, accept(1, None)).unwrap();
     assert!(matches!(queued, Written::Accepted { deliveries: 1, .. }), "writes take effect in the order of asking");
+}
+
+/// Lists of one destination or tenant are gathered from stretches of numbers: pages have to fit together across them.
+#[test]
+fn a_list_goes_on_across_stretches_and_leaves_none_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).unwrap();
+    let rare = DestinationId(2);
+    ask(store.write(vec![put(DST), put(rare)], NOW));
+    let n_all = 3 * super::stretch::STRETCH + 10;
+    let is_rare = |n: i64| n % 700 == 3 || n == n_all;
+    let new = |n: i64| {
+        let mut event = event(&format!("e{n}"), None, NOW);
+        event.tenant_id = TenantId(if is_rare(n) { 20 } else { 10 });
+        let deliveries = vec![new_delivery(n.try_into().unwrap(), if is_rare(n) { rare } else { DST })];
+        Write::Accept(Box::new(NewEvent { event, deliveries }))
+    };
+    let written = ask(store.write((1..=n_all).map(new).collect(), NOW));
+    let some = written.iter().step_by(3).filter_map(|written| match written {
+        Written::Accepted { available, .. } => available.first(),
+        _ => None,
+    });
+    let settled = some.map(|delivery| settle(delivery, Decision::Delivered, BehindDead::Skip, NOW));
+    ask(store.write(settled.collect(), NOW));
+    for (filter, wanted_rare) in [
+        (DeliveryFilter { destination_id: Some(rare), ..DeliveryFilter::default() }, true),
+        (DeliveryFilter { destination_id: Some(DST), ..DeliveryFilter::default() }, false),
+        (DeliveryFilter { tenant_id: Some(TenantId(20)), ..DeliveryFilter::default() }, true),
+        (DeliveryFilter { tenant_id: Some(TenantId(10)), ..DeliveryFilter::default() }, false),
+    ] {
+        let mut found: Vec<i64> = Vec::new();
+        loop {
+            let before_seq = found.last().map(|seq| seq.cast_unsigned());
+            let limit = if wanted_rare { 2 } else { 1_000 };
+            let page = ask(store.deliveries(filter.clone(), Page { before_seq, limit }));
+            found.extend(page.iter().map(|line| line.delivery.seq.cast_signed()));
+            if page.is_empty() {
+                break;
+            }
+        }
+        let expected: Vec<i64> = (1..=n_all).rev().filter(|n| is_rare(*n) == wanted_rare).collect();
+        assert_eq!(found, expected, "{filter:?}");
+    }
 }
 
 #[test]

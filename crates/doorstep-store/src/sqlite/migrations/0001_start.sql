@@ -77,7 +77,6 @@ create table deliveries (
 ) strict;
 create index deliveries_due on deliveries (destination_id, track, due_at, seq) where behind = 0;
 create index deliveries_by_give_up on deliveries (give_up_at);
-create index deliveries_by_destination on deliveries (destination_id, seq);
 create index deliveries_by_key on deliveries (destination_id, ordering_key, key_place) where ordering_key is not null;
 
 create table delivered (
@@ -96,7 +95,6 @@ create table delivered (
     last_status    integer,
     ended_at       integer not null
 ) strict;
-create index delivered_by_destination on delivered (destination_id, seq);
 create index delivered_by_end on delivered (ended_at);
 
 -- `holds_key`: it keeps its `key_place`, and those behind it wait.
@@ -120,9 +118,17 @@ create table dead (
     holds_key      integer not null,
     key_place      integer
 ) strict;
-create index dead_by_destination on dead (destination_id, seq);
 create index dead_by_end on dead (ended_at);
 create index dead_by_key on dead (destination_id, ordering_key, key_place) where holds_key = 1;
+
+-- Where to look for a destination's or a tenant's deliveries: stretches of 1024 numbers in which it has, or had, some in one of the three
+-- tables above. An index on each of them would dirty a page for almost every row.
+create table stretches (
+    owner   blob not null,
+    stretch integer not null,
+    primary key (owner, stretch)
+) strict, without rowid;
+create index stretches_by_age on stretches (stretch);
 
 -- What an ordering key has given out so far: sequence numbers, and places in its queue.
 create table ordering_keys (

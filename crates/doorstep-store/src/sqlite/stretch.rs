@@ -1,0 +1,55 @@
+//! Where an owner's deliveries are, roughly: which stretches of numbers to look at for those of a destination or a tenant.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use rusqlite::params;
+
+use super::batch::Batch;
+use super::fault::Fault;
+
+/// How many numbers a stretch has. A page of a list looks at no more rows than this for each line that it finds.
+pub(super) const STRETCH: i64 = 1_024;
+
+pub(super) const OF_OWNER: &str =
+    "select stretch from stretches where owner = ?1 and stretch <= ?2 order by stretch desc";
+
+/// The stretch that each owner was last seen in: most deliveries are in the same one as the owner's last.
+#[derive(Debug, Default)]
+pub(super) struct Stretches(HashMap<u128, i64>);
+
+/// How many owners are remembered.
+const OWNERS_MAX: usize = 100_000;
+
+impl Stretches {
+    pub(super) fn forget(&mut self) {
+        self.0.clear();
+    }
+
+    /// Whether this has not been noted yet, as far as is known.
+    fn is_news(&mut self, owner: u128, stretch: i64) -> bool {
+        if self.0.len() >= OWNERS_MAX {
+            self.forget();
+        }
+        self.0.insert(owner, stretch) != Some(stretch)
+    }
+}
+
+impl Batch<'_> {
+    /// Notes that the delivery with this number is this owner's.
+    pub(super) fn note_owner(&mut self, owner: u128, seq: i64) -> Result<(), Fault> {
+        let stretch = seq / STRETCH;
+        if self.stretches.is_news(owner, stretch) {
+            self.execute(
+                "insert or ignore into stretches (owner, stretch) values (?1, ?2)",
+                params![owner.to_be_bytes(), stretch],
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// The numbers in a stretch.
+pub(super) fn numbers(stretch: i64) -> Range<i64> {
+    stretch * STRETCH..(stretch + 1) * STRETCH
+}
