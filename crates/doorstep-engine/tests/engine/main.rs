@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
 mod support;
+mod faults;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

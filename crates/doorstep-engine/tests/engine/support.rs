@@ -59,7 +59,11 @@ impl Engine {
 
     /// `panics`: whether the next request does.
     pub(crate) async fn start_with(directory: &Path, panics: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(directory, &SqliteLimits::default()).unwrap());
+        let store = Arc::new(SqliteStore::open(directory, &SqliteLimits::default()).unwrap());
+        Self::start_over(store, panics).await
+    }
+
+    pub(crate) async fn start_over(store: Arc<dyn Store>, panics: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         let clock = Clock::start();
         let ids = Arc::new(Ids::new().unwrap());
         let attempt_ids = Arc::clone(&ids);

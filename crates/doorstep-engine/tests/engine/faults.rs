@@ -1,0 +1,151 @@
+//! A store in trouble: producers hear of it, nothing acknowledged is lost, and it goes on without a restart.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use doorstep_core::delivery::Delivery;
+use doorstep_core::destination::Tenant;
+use doorstep_core::event::Event;
+use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
+use doorstep_core::store::{
+    Activity, ActivityQuery, Ages, Backlog, DeliveryFilter, DeliveryHistory, DeliveryStatus, DeliverySummary, DuePage,
+    DueQuery, Page, Purged, Reply, Store, StoreError, StoredDestination, Write, Written,
+};
+use doorstep_core::time::Timestamp;
+use doorstep_engine::ingest::IngestFault;
+use doorstep_engine::writer::WriteFault;
+use doorstep_store::sqlite::{SqliteLimits, SqliteStore};
+use tokio::sync::Notify;
+
+use crate::support::{Engine, Receiver, destination, event};
+
+/// A store that does not take writes while it is told not to.
+struct Troubled {
+    store: SqliteStore,
+    in_trouble: AtomicBool,
+    refused: AtomicUsize,
+    refuses: Notify,
+}
+
+impl Troubled {
+    fn open(directory: &std::path::Path) -> Arc<Self> {
+        let store = SqliteStore::open(directory, &SqliteLimits::default()).unwrap();
+        Arc::new(Self {
+            store,
+            in_trouble: AtomicBool::new(false),
+            refused: AtomicUsize::new(0),
+            refuses: Notify::new(),
+        })
+    }
+
+    fn trouble(&self, in_trouble: bool) {
+        self.in_trouble.store(in_trouble, Ordering::SeqCst);
+    }
+
+    /// Waits until so many batches have been refused.
+    async fn refused(&self, n: usize) {
+        while self.refused.load(Ordering::SeqCst) < n {
+            self.refuses.notified().await;
+        }
+    }
+}
+
+impl Store for Troubled {
+    fn write(&self, batch: Vec<Write>, now: Timestamp) -> Reply<'_, Vec<Written>> {
+        if !self.in_trouble.load(Ordering::SeqCst) {
+            return self.store.write(batch, now);
+        }
+        self.refused.fetch_add(1, Ordering::SeqCst);
+        self.refuses.notify_one();
+        Box::pin(async { Err(StoreError::Unavailable("a test says so".into())) })
+    }
+
+    fn due(&self, queries: Vec<DueQuery>) -> Reply<'_, Vec<DuePage>> {
+        self.store.due(queries)
+    }
+
+    fn overdue(&self, now: Timestamp, limit: usize) -> Reply<'_, Vec<Delivery>> {
+        self.store.overdue(now, limit)
+    }
+
+    fn next_give_up_at(&self) -> Reply<'_, Option<Timestamp>> {
+        self.store.next_give_up_at()
+    }
+
+    fn events(&self, seqs: Vec<u64>) -> Reply<'_, Vec<Option<Arc<Event>>>> {
+        self.store.events(seqs)
+    }
+
+    fn tenants(&self, after: Option<TenantId>, limit: usize) -> Reply<'_, Vec<Tenant>> {
+        self.store.tenants(after, limit)
+    }
+
+    fn destinations(&self, after: Option<DestinationId>, limit: usize) -> Reply<'_, Vec<StoredDestination>> {
+        self.store.destinations(after, limit)
+    }
+
+    fn event(&self, tenant_id: TenantId, id: EventId) -> Reply<'_, Option<Arc<Event>>> {
+        self.store.event(tenant_id, id)
+    }
+
+    fn delivery(&self, id: DeliveryId) -> Reply<'_, Option<DeliveryHistory>> {
+        self.store.delivery(id)
+    }
+
+    fn deliveries(&self, filter: DeliveryFilter, page: Page) -> Reply<'_, Vec<DeliverySummary>> {
+        self.store.deliveries(filter, page)
+    }
+
+    fn backlogs(&self, ids: Vec<DestinationId>) -> Reply<'_, Vec<Backlog>> {
+        self.store.backlogs(ids)
+    }
+
+    fn activity(&self, query: ActivityQuery) -> Reply<'_, Vec<Activity>> {
+        self.store.activity(query)
+    }
+
+    fn purge(&self, ages: Ages, limit: usize) -> Reply<'_, Purged> {
+        self.store.purge(ages, limit)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_producer_hears_of_the_trouble_and_may_come_again() {
+    let mut receiver = Receiver::start(|_| 200).await;
+    let directory = tempfile::tempdir().unwrap();
+    let store = Troubled::open(directory.path());
+    let engine = Engine::start_over(Arc::clone(&store) as Arc<dyn Store>, || false).await;
+    engine.add(destination(1, &receiver.url("/"), &["*"])).await;
+    store.trouble(true);
+    let refused = engine.accept(event(1, "a.b")).await;
+    assert!(matches!(refused, Err(IngestFault::NotWritten(WriteFault::Store(_)))), "{refused:?}");
+    store.trouble(false);
+    assert!(!engine.accept(event(1, "a.b")).await.unwrap().duplicate, "nothing of it was kept");
+    receiver.next().await;
+    engine.run.drain().await;
+    assert!(receiver.is_quiet());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_happened_is_kept_until_it_is_written() {
+    let mut receiver = Receiver::start(|_| 200).await;
+    let directory = tempfile::tempdir().unwrap();
+    let store = Troubled::open(directory.path());
+    let in_trouble = Arc::clone(&store);
+    // The store gets into trouble between the request and its settlement.
+    let engine = Engine::start_over(Arc::clone(&store) as Arc<dyn Store>, move || {
+        in_trouble.trouble(true);
+        false
+    })
+    .await;
+    engine.add(destination(1, &receiver.url("/"), &["*"])).await;
+    engine.accept(event(1, "a.b")).await.unwrap();
+    receiver.next().await;
+    store.refused(2).await;
+    store.trouble(false);
+    engine.run.drain().await;
+    let listed =
+        engine.store.deliveries(DeliveryFilter::default(), Page { before_seq: None, limit: 10 }).await.unwrap();
+    assert_eq!(listed[0].status, DeliveryStatus::Delivered);
+    assert!(receiver.is_quiet(), "it was not sent again");
+}
