@@ -1,0 +1,134 @@
+//! The writer and the store: what is gathered, committed and read.
+
+use super::*;
+
+impl World {
+    pub(super) fn gather(&mut self, write: Write) {
+        let Some(process) = &mut self.process else { return };
+        process.gathered.push(write);
+        process.n_gathered += 1;
+    }
+
+    pub(super) fn start_commit(&mut self) {
+        let Some(process) = &mut self.process else { return };
+        if process.committing.is_empty() && !process.gathered.is_empty() {
+            process.committing = std::mem::take(&mut process.gathered);
+            self.soon(10, Happening::Commits { life: self.lives });
+        }
+    }
+
+    pub(super) fn commits(&mut self) -> Verdict {
+        if self.dice.percent(self.scenario.faults.failed_commits) {
+            self.at(self.now + Millis::from_secs(1), Happening::Commits { life: self.lives });
+            return Ok(());
+        }
+        let Some(process) = &mut self.process else { return Ok(()) };
+        let batch = std::mem::take(&mut process.committing);
+        process.n_committed += batch.len() as u64;
+        let (deliveries, withdrawn) = self.apply(batch);
+        self.start_commit();
+        self.start_reads();
+        for delivery in withdrawn {
+            self.note(|| format!("{} abandoned by hand", delivery.id));
+            self.tell(Input::Withdrawn { delivery: Box::new(delivery) }, None)?;
+        }
+        if deliveries.is_empty() { Ok(()) } else { self.tell(Input::Available { deliveries }, None) }
+    }
+
+    /// One transaction. Returns the deliveries that may go, and those that a person has ended.
+    pub(super) fn apply(&mut self, batch: Vec<Write>) -> (Vec<Delivery>, Vec<Delivery>) {
+        let now = self.clock();
+        let (mut available, mut withdrawn) = (Vec::new(), Vec::new());
+        for write in batch {
+            match write {
+                Write::Accept(index) => available.extend(self.accept(index, now)),
+                Write::Revive(id) => available.extend(self.revive(id, now)),
+                Write::Abandon(id) => withdrawn.extend(self.abandon(id, now, &mut available)),
+                Write::Settle(settlement, facts) => {
+                    self.checker.written(&settlement, &facts);
+                    available.extend(self.store.settle(Settled { settlement, attempt: None }));
+                }
+                Write::SaveGate(destination_id, state, facts) => {
+                    self.store.write(store::Write::SaveGate { destination_id, state }, now);
+                    self.checker.gate_written(destination_id, *facts);
+                }
+            }
+        }
+        (available, withdrawn)
+    }
+
+    pub(super) fn abandon(
+        &mut self,
+        id: DeliveryId,
+        now: Timestamp,
+        available: &mut Vec<Delivery>,
+    ) -> Option<Delivery> {
+        self.store.row(id).filter(|row| row.end.is_none())?;
+        self.checker.abandoned(id);
+        match self.store.write(store::Write::Abandon { delivery_id: id, note: String::new() }, now) {
+            Written::Abandoned { ended, available: more } => {
+                available.extend(more);
+                Some(*ended)
+            }
+            other => unreachable!("an unfinished delivery can be ended: {other:?}"),
+        }
+    }
+
+    pub(super) fn accept(&mut self, index: usize, now: Timestamp) -> Vec<Delivery> {
+        let arrival = &self.scenario.arrivals[index];
+        let plan = &self.scenario.destinations[arrival.destination].0;
+        let id = DeliveryId(index as u128 + 1);
+        let delivery = NewDelivery {
+            id,
+            destination_id: plan.id,
+            ordered: arrival.key.is_some(),
+            give_up_at: plan.policy.give_up_at(now, arrival.ttl),
+        };
+        let event = event(index, plan, arrival.key.clone(), now);
+        let new = Box::new(NewEvent { event, deliveries: vec![delivery] });
+        let written = self.store.write(store::Write::Accept(new), now);
+        if let Some(row) = self.store.row(id) {
+            self.checker.accepted(&row.delivery);
+        }
+        match written {
+            Written::Accepted { available, .. } => available,
+            other => unreachable!("every event is another one: {other:?}"),
+        }
+    }
+
+    pub(super) fn wants_read(&mut self, read: Read) {
+        let Some(process) = &mut self.process else { return };
+        process.reads_under_way += 1;
+        process.reads.push((process.n_gathered, read));
+        self.start_reads();
+    }
+
+    pub(super) fn start_reads(&mut self) {
+        let Some(process) = &mut self.process else { return };
+        let committed = process.n_committed;
+        let ready = process.reads.extract_if(.., |(barrier, _)| *barrier <= committed);
+        for (_, read) in ready.collect::<Vec<_>>() {
+            self.soon(5, Happening::Reads { life: self.lives, read });
+        }
+    }
+
+    pub(super) fn reads(&mut self, read: Read) {
+        let failed = self.dice.percent(self.scenario.faults.failed_reads);
+        let Read { destination_id, track, after, limit, .. } = read;
+        let found = self.store.due(&DueQuery { destination_id, track, after, limit });
+        let found = (!failed).then_some(found);
+        self.soon(20, Happening::ReadEnds { life: self.lives, ticket: read.ticket, found });
+    }
+
+    pub(super) fn read_ends(&mut self, ticket: Ticket, found: Option<DuePage>) -> Verdict {
+        if let Some(process) = &mut self.process {
+            process.reads_under_way -= 1;
+        }
+        match found {
+            Some(DuePage { deliveries, exhausted }) => {
+                self.tell(Input::Refilled { ticket, deliveries, exhausted }, None)
+            }
+            None => self.tell(Input::RefillFailed { ticket }, None),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! People: their hands on gates, their decisions on deliveries.
+
+use super::*;
+
+impl World {
+    pub(super) fn hand(&mut self, destination_id: DestinationId, hand: Hand) -> Verdict {
+        let owned = self.process.as_ref().is_some_and(|p| p.scheduler.gate(destination_id).is_some());
+        if !owned {
+            self.at(self.now + Millis::from_mins(2), Happening::Hand(destination_id, hand));
+            return Ok(());
+        }
+        self.note(|| format!("{destination_id} {hand:?} by hand"));
+        self.checker.handled(destination_id, hand, self.clock());
+        self.tell(Input::Handled { destination_id, hand }, None)
+    }
+
+    /// Another host, another cap.
+    pub(super) fn change(&mut self, destination_id: DestinationId) -> Verdict {
+        let (host, concurrency) = (random_host(&mut self.dice), self.dice.pick(&[1, 2, 5, 10]));
+        let found = self.scenario.destinations.iter_mut().find(|(plan, _)| plan.id == destination_id);
+        let Some((plan, _)) = found else { return Ok(()) };
+        plan.host = host;
+        plan.limits = Arc::new(GateLimits { concurrency, ..(*plan.limits).clone() });
+        let plan = plan.clone();
+        self.note(|| format!("{destination_id} moves to {} with a cap of {concurrency}", plan.host));
+        self.checker.changed(plan.clone());
+        self.tell(Input::Changed { plan: Box::new(plan) }, None)
+    }
+
+    pub(super) fn heal(&mut self) -> Verdict {
+        if self.process.is_none() {
+            self.at(self.now + Millis::from_mins(2), Happening::Heals);
+            return Ok(());
+        }
+        self.note(|| "all is well again".to_owned());
+        for (_, receiver) in &mut self.scenario.destinations {
+            receiver.heal();
+        }
+        for index in 0..self.scenario.destinations.len() {
+            self.hand(self.scenario.destinations[index].0.id, Hand::Resume)?;
+        }
+        self.revive_holders()
+    }
+
+    /// A person sends those again that are dead and hold up others.
+    pub(super) fn revive_holders(&mut self) -> Verdict {
+        let holds = |row: &&doorstep_store::memory::Row| {
+            let plan = self.scenario.destinations.iter().find(|(plan, _)| plan.id == row.delivery.destination_id);
+            matches!(row.end, Some(End::Dead(reason)) if reason != DeadReason::Abandoned)
+                && row.delivery.ordering.is_some()
+                && plan.is_some_and(|(plan, _)| matches!(plan.ordering, Ordering::ByKey { .. }))
+        };
+        let dead: Vec<DeliveryId> = self.store.rows().filter(holds).map(|row| row.delivery.id).collect();
+        for id in dead {
+            self.gather(Write::Revive(id));
+        }
+        self.start_commit();
+        Ok(())
+    }
+
+    pub(super) fn revive(&mut self, id: DeliveryId, now: Timestamp) -> Vec<Delivery> {
+        let give_up_at = now + Millis::from_hours(72);
+        match self.store.write(store::Write::Revive { delivery_id: id, give_up_at }, now) {
+            Written::Revived { available } => {
+                if let Some(row) = self.store.row(id) {
+                    self.checker.revived(&row.delivery, now);
+                }
+                available
+            }
+            // Somebody was faster.
+            _ => Vec::new(),
+        }
+    }
+}
