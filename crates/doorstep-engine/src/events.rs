@@ -76,8 +76,9 @@ impl Events {
 impl Cache {
     fn put(&mut self, seq: u64, event: Arc<Event>) {
         self.bytes += event.payload.len();
-        if self.events.insert(seq, event).is_none() {
-            self.order.push_back(seq);
+        match self.events.insert(seq, event) {
+            Some(before) => self.bytes = self.bytes.saturating_sub(before.payload.len()),
+            None => self.order.push_back(seq),
         }
         while self.bytes > CACHED_BYTES_MAX
             && let Some(oldest) = self.order.pop_front()
@@ -86,5 +87,44 @@ impl Cache {
                 self.bytes = self.bytes.saturating_sub(event.payload.len());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use doorstep_core::id::{EventId, TenantId};
+    use doorstep_core::time::Timestamp;
+
+    use super::*;
+
+    fn event(bytes: usize) -> Arc<Event> {
+        Arc::new(Event {
+            id: EventId::generated(1),
+            tenant_id: TenantId(1),
+            event_type: "a.b".parse().unwrap(),
+            content_type: "text/plain".into(),
+            payload: vec![0; bytes].into(),
+            ordering_key: None,
+            produced_at: None,
+            schema_version: None,
+            headers: Vec::new(),
+            ttl: None,
+            accepted_at: Timestamp(0),
+        })
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_oldest_goes_first() {
+        let mut cache = Cache::default();
+        let third = CACHED_BYTES_MAX / 3;
+        for seq in [1, 2, 2, 2, 3] {
+            cache.put(seq, event(third));
+        }
+        assert_eq!((cache.events.len(), cache.bytes), (3, 3 * third), "the same one counts once");
+        cache.put(4, event(third));
+        assert!(cache.bytes <= CACHED_BYTES_MAX);
+        assert!(!cache.events.contains_key(&1) && cache.events.contains_key(&4));
+        cache.put(5, event(CACHED_BYTES_MAX + 1));
+        assert!(cache.events.is_empty(), "what does not fit is not kept");
     }
 }
