@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
+use doorstep_core::time::Millis;
 use doorstep_sim::check::{check, check_all};
 use doorstep_sim::limiter::Kind;
 use doorstep_sim::limits::{self, Limit, Measured, Who};
@@ -35,6 +36,9 @@ enum What {
         /// Seeds per row; the table shows the worst.
         #[arg(long, default_value_t = 1)]
         seeds: u64,
+        /// Another limit than those of the table, as requests and seconds: 100/30.
+        #[arg(long = "limit", value_parser = read_limit)]
+        limits: Vec<(u64, Millis)>,
     },
     /// What a receiver meets when it comes back from an outage, as a Markdown table.
     Storm {
@@ -47,7 +51,7 @@ enum What {
 fn main() -> ExitCode {
     let args = Args::parse();
     match (args.command, args.seed) {
-        (Some(What::Limits { seeds }), _) => show_limits(seeds.max(1)),
+        (Some(What::Limits { seeds, limits }), _) => show_limits(seeds.max(1), &limits),
         (Some(What::Storm { seeds }), _) => show_storm(seeds.max(1)),
         (None, Some(seed)) => replay(seed, args.trace),
         (None, None) => doubt(args.seeds),
@@ -105,12 +109,22 @@ fn replay(seed: u64, trace: bool) -> ExitCode {
     }
 }
 
-fn show_limits(seeds: u64) -> ExitCode {
+fn read_limit(text: &str) -> Result<(u64, Millis), String> {
+    let wanted = || format!("\"{text}\" is not a limit: write requests and seconds, such as 100/30");
+    let (capacity, secs) = text.split_once('/').ok_or_else(wanted)?;
+    match (capacity.parse(), secs.parse()) {
+        (Ok(capacity @ 1..=1_000_000), Ok(secs @ 1..=86_400)) => Ok((capacity, Millis::from_secs(secs))),
+        _ => Err(wanted()),
+    }
+}
+
+fn show_limits(seeds: u64, others: &[(u64, Millis)]) -> ExitCode {
+    let sizes = if others.is_empty() { &limits::SIZES } else { others };
     println!("| limit | kind | says when | used, Doorstep | refused, Doorstep | used, naive | refused, naive |");
     println!("| --- | --- | --- | --- | --- | --- | --- |");
     let mut missed = 0;
     for says_when in [true, false] {
-        for (capacity, window) in limits::SIZES {
+        for &(capacity, window) in sizes {
             for kind in Kind::ALL {
                 let limit = Limit { capacity, window, kind, says_when };
                 let ours = worst(limit, Who::Doorstep, seeds);
