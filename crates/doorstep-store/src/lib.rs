@@ -3,6 +3,19 @@
 //! - [`memory`] is the runnable specification: the plainest code that keeps the promises. Other stores are compared with it.
 //! - [`sqlite`] is the one that needs nothing else installed.
 //! - `conformance`, behind the feature of that name, says what a store promises, as tests.
+//!
+//! ```
+//! use doorstep_store::sqlite::{SqliteLimits, SqliteStore};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let directory = tempfile::tempdir()?;
+//! let store = SqliteStore::open(directory.path(), &SqliteLimits::default())?;
+//! // One process owns a directory, and says so to the next.
+//! assert!(SqliteStore::open(directory.path(), &SqliteLimits::default()).is_err());
+//! # drop(store);
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod memory;
 pub mod sqlite;
