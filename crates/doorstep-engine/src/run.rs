@@ -19,6 +19,7 @@ use doorstep_core::store::{DuePage, DueQuery, Settled, Store, StoreError, Stored
 use doorstep_core::time::{Millis, Timestamp};
 use futures_util::FutureExt;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::catalog::Catalog;
 use crate::clock::Clock;
@@ -119,8 +120,8 @@ impl Handle {
     }
 }
 
-/// Starts the run loop's task.
-pub fn start(parts: Parts) -> Handle {
+/// Starts the run loop's task. It ends after [`Handle::drain`], and has let go of everything then.
+pub fn start(parts: Parts) -> (Handle, JoinHandle<()>) {
     let (sender, inputs) = mpsc::channel(INPUTS_MAX);
     let handle = Handle { inputs: sender };
     let scheduler = Scheduler::new(parts.limits.clone());
@@ -133,9 +134,10 @@ pub fn start(parts: Parts) -> Handle {
         next_sweep_at: Timestamp::default(),
         sweeping: false,
         drained: Vec::new(),
+        tasks: JoinSet::new(),
     };
-    tokio::spawn(run.run());
-    handle
+    let task = tokio::spawn(run.run());
+    (handle, task)
 }
 
 struct Run {
@@ -148,6 +150,8 @@ struct Run {
     next_sweep_at: Timestamp,
     sweeping: bool,
     drained: Vec<oneshot::Sender<()>>,
+    /// What waits for the store on the loop's behalf.
+    tasks: JoinSet<()>,
 }
 
 /// What follows from a round of inputs, in groups.
@@ -161,6 +165,7 @@ struct Round {
 impl Run {
     async fn run(mut self) {
         while let Some(messages) = self.next().await {
+            while self.tasks.try_join_next().is_some() {}
             let mut round = Round::default();
             for message in messages {
                 self.take(message, &mut round);
@@ -179,6 +184,8 @@ impl Run {
         if let Err(fault) = last.written().await {
             tracing::error!(error = %fault, "the last settlements could not be written; what they settled is sent again");
         }
+        // Whoever still reads does so for nobody.
+        self.tasks.shutdown().await;
         for done in self.drained.drain(..) {
             let _ = done.send(());
         }
@@ -268,7 +275,7 @@ impl Run {
         if !round.writes.is_empty() {
             let pending = self.parts.writer.write_for_certain(round.writes).await;
             let handle = self.handle.clone();
-            tokio::spawn(async move {
+            self.tasks.spawn(async move {
                 let written = pending.written().await.unwrap_or_default();
                 let deliveries = written.into_iter().flat_map(available).collect();
                 handle.tell(Input::Available { deliveries }).await;
@@ -286,7 +293,7 @@ impl Run {
     async fn read(&mut self, reads: Vec<(Ticket, DueQuery)>) {
         let barrier = self.parts.writer.write_for_certain(Vec::new()).await;
         let (store, handle) = (Arc::clone(&self.parts.store), self.handle.clone());
-        tokio::spawn(async move {
+        self.tasks.spawn(async move {
             let (tickets, queries): (Vec<Ticket>, Vec<DueQuery>) = reads.into_iter().unzip();
             let pages = match barrier.written().await {
                 Ok(_) => store.due(queries).await.map_err(|fault| fault.to_string()),
@@ -309,10 +316,10 @@ impl Run {
     }
 
     /// Looks the events up together, then sends each in a task of its own.
-    fn send(&self, deliveries: Vec<Delivery>) {
+    fn send(&mut self, deliveries: Vec<Delivery>) {
         let (events, catalog) = (Arc::clone(&self.parts.events), Arc::clone(&self.parts.catalog));
         let (sender, handle) = (Arc::clone(&self.parts.sender), self.handle.clone());
-        tokio::spawn(async move {
+        self.tasks.spawn(async move {
             let seqs = deliveries.iter().map(|delivery| delivery.event_seq).collect();
             let found = events.get(seqs).await;
             for (delivery, event) in deliveries.into_iter().zip(found) {
@@ -336,7 +343,7 @@ impl Run {
         self.sweeping = true;
         self.next_sweep_at = now + SWEEP_MAX;
         let (store, handle) = (Arc::clone(&self.parts.store), self.handle.clone());
-        tokio::spawn(async move {
+        self.tasks.spawn(async move {
             let found = store.overdue(now, OVERDUE_PER_SWEEP).await;
             let next = store.next_give_up_at().await;
             let deliveries = found.unwrap_or_else(|fault| {

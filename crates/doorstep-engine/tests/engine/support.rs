@@ -49,6 +49,7 @@ pub(crate) struct Engine {
     pub(crate) run: Handle,
     pub(crate) clock: Clock,
     ingest: Ingest,
+    run_task: tokio::task::JoinHandle<()>,
     writer_task: tokio::task::JoinHandle<()>,
 }
 
@@ -74,7 +75,7 @@ impl Engine {
         let (writer, writer_task) = Writer::start(Arc::clone(&store), clock);
         let catalog = Arc::new(Catalog::default());
         let events = Arc::new(Events::new(Arc::clone(&store)));
-        let run = run::start(Parts {
+        let (run, run_task) = run::start(Parts {
             store: Arc::clone(&store),
             sender: Arc::new(Panicking { sender, panics: Box::new(panics) }),
             writer: writer.clone(),
@@ -87,7 +88,7 @@ impl Engine {
         });
         run::adopt_all(store.as_ref(), &catalog, &run).await.unwrap();
         let ingest = Ingest { catalog, writer, events, run: run.clone(), clock, ids };
-        Self { store, run, clock, ingest, writer_task }
+        Self { store, run, clock, ingest, run_task, writer_task }
     }
 
     pub(crate) async fn add(&self, destination: Destination) -> DestinationId {
@@ -113,6 +114,7 @@ impl Engine {
     /// Drains, and lets go of the store.
     pub(crate) async fn stop(self) {
         self.run.drain().await;
+        self.run_task.await.unwrap();
         drop(self.ingest);
         drop(self.run);
         self.writer_task.await.unwrap();
