@@ -200,16 +200,28 @@ impl Scheduler {
             && !(scarce && in_flight >= self.turns.share(shared, tenant_id))
     }
 
-    /// A slot is free: calls the next lane that was held for the lack of one.
+    /// A slot is free: the next lane that was held for the lack of one is called, if it is enough for it.
     pub(super) fn offer_slot(&mut self, now: Timestamp) {
         while let Some(key) = self.short_of_slots.pop_front() {
             // A lane that left meanwhile may have been followed by another with its key.
-            let called = self.lane_mut(key).is_some_and(|lane| std::mem::take(&mut lane.short_of_slots));
-            let held = self.lane(key).and_then(|lane| lane.blocked);
-            if called && held == Some(Hold::for_event(Why::Capacity)) {
+            let Some(lane) = self.lane(key).filter(|lane| lane.short_of_slots) else { continue };
+            if lane.blocked == Some(Hold::for_event(Why::Capacity)) && !self.has_slot_for(lane) {
+                // It stays in line, at the end: others may have less than their share.
+                return self.short_of_slots.push_back(key);
+            }
+            let held = lane.blocked;
+            if let Some(lane) = self.lane_mut(key) {
+                lane.short_of_slots = false;
+            }
+            if held == Some(Hold::for_event(Why::Capacity)) {
                 return self.unblock(key, now);
             }
         }
+    }
+
+    fn has_slot_for(&self, lane: &Lane) -> bool {
+        let in_flight = usize::try_from(lane.gate.in_flight()).unwrap_or(usize::MAX);
+        in_flight == 0 || Track::ALL.iter().any(|track| self.has_room_beyond(in_flight, lane.plan.tenant_id, *track))
     }
 
     /// The lane wants nothing more of this host. It may have been called already: the next one is called then.
