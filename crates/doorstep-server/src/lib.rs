@@ -1,0 +1,1 @@
+//! Where Doorstep is touched: the HTTP API.

@@ -1,0 +1,9 @@
+//! Doorstep, the command: reads its arguments and its configuration, and puts the parts together.
+
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run()
+}
