@@ -38,6 +38,7 @@ pub mod destination;
 pub mod attempt;
 pub mod store;
 pub mod sender;
+pub mod engine;
 
 pub mod route;
 pub mod filter;

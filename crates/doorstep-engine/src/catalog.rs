@@ -1,6 +1,7 @@
 //! Who receives what: every tenant and destination, in memory, as routing and sending need them.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use doorstep_core::destination::{Destination, Tenant};
@@ -16,25 +17,36 @@ pub struct Catalog {
 
 #[derive(Debug, Default)]
 struct Inner {
-    tenants: HashMap<TenantId, Arc<Tenant>>,
-    destinations: HashMap<DestinationId, Arc<Destination>>,
+    tenants: BTreeMap<TenantId, Arc<Tenant>>,
+    destinations: BTreeMap<DestinationId, Arc<Destination>>,
     /// In the order of their IDs, so that an event's deliveries are numbered the same way each time.
     by_tenant: HashMap<TenantId, BTreeMap<DestinationId, Arc<Destination>>>,
 }
 
 impl Catalog {
-    pub fn put_tenant(&self, tenant: Tenant) {
-        self.write(|inner| drop(inner.tenants.insert(tenant.id, Arc::new(tenant))));
+    pub fn put_tenant(&self, tenant: Tenant) -> Arc<Tenant> {
+        let tenant = Arc::new(tenant);
+        self.write(|inner| drop(inner.tenants.insert(tenant.id, Arc::clone(&tenant))));
+        tenant
     }
 
     pub fn tenant(&self, id: TenantId) -> Option<Arc<Tenant>> {
         self.read(|inner| inner.tenants.get(&id).cloned())
     }
 
+    /// In the order of their IDs, behind `after`.
+    pub fn tenants(&self, after: Option<TenantId>, limit: usize) -> Vec<Arc<Tenant>> {
+        self.read(|inner| behind(&inner.tenants, after, limit))
+    }
+
+    /// An older version than the one that is there changes nothing: changes may arrive out of order.
     pub fn put_destination(&self, destination: Destination) -> Arc<Destination> {
         let destination = Arc::new(destination);
         let kept = Arc::clone(&destination);
         self.write(|inner| {
+            if inner.destinations.get(&destination.id).is_some_and(|there| there.version > destination.version) {
+                return;
+            }
             let of_tenant = inner.by_tenant.entry(destination.tenant_id).or_default();
             of_tenant.insert(destination.id, Arc::clone(&destination));
             inner.destinations.insert(destination.id, destination);
@@ -56,6 +68,19 @@ impl Catalog {
         self.read(|inner| inner.destinations.get(&id).cloned())
     }
 
+    /// All, or a tenant's, in the order of their IDs, behind `after`.
+    pub fn destinations(
+        &self,
+        of: Option<TenantId>,
+        after: Option<DestinationId>,
+        limit: usize,
+    ) -> Vec<Arc<Destination>> {
+        self.read(|inner| match of {
+            None => behind(&inner.destinations, after, limit),
+            Some(tenant_id) => inner.by_tenant.get(&tenant_id).map(|all| behind(all, after, limit)).unwrap_or_default(),
+        })
+    }
+
     /// The tenant's destinations that want this event.
     pub fn route(&self, tenant_id: TenantId, event_type: &EventType, payload: &[u8]) -> Vec<Arc<Destination>> {
         let payload = Payload::new(payload);
@@ -73,4 +98,9 @@ impl Catalog {
     fn write(&self, write: impl FnOnce(&mut Inner)) {
         write(&mut self.inner.write().unwrap_or_else(PoisonError::into_inner));
     }
+}
+
+fn behind<K: Ord + Copy, V>(all: &BTreeMap<K, Arc<V>>, after: Option<K>, limit: usize) -> Vec<Arc<V>> {
+    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    all.range((from, Bound::Unbounded)).take(limit).map(|(_, one)| Arc::clone(one)).collect()
 }

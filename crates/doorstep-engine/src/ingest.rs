@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use doorstep_core::delivery::Ordering;
+use doorstep_core::engine::Accepted;
 use doorstep_core::event::{Event, NewDelivery, NewEvent};
 use doorstep_core::id::DeliveryId;
 use doorstep_core::scheduler::Input;
 use doorstep_core::store::{Refusal, Write, Written};
-use thiserror::Error;
 
 use crate::catalog::Catalog;
 use crate::chance::Ids;
@@ -26,25 +26,9 @@ pub struct Ingest {
     pub ids: Arc<Ids>,
 }
 
-/// What a producer hears of an event that is on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Accepted {
-    pub deliveries: usize,
-    /// It was accepted before, with the same body: no second delivery is made.
-    pub duplicate: bool,
-}
-
-#[derive(Debug, Error)]
-pub enum IngestFault {
-    #[error(transparent)]
-    NotWritten(#[from] WriteFault),
-    #[error("{0}")]
-    Refused(Refusal),
-}
-
 impl Ingest {
     /// Answers once the event is on disk. Several are written together, and each has its own answer.
-    pub async fn accept(&self, events: Vec<Event>) -> Result<Vec<Result<Accepted, IngestFault>>, IngestFault> {
+    pub async fn accept(&self, events: Vec<Event>) -> Result<Vec<Result<Accepted, Refusal>>, WriteFault> {
         let events: Vec<Arc<Event>> = events.into_iter().map(Arc::new).collect();
         let writes = events.iter().map(|event| Write::Accept(Box::new(self.route(event)))).collect();
         let written = self.writer.write(writes).await?;
@@ -59,7 +43,7 @@ impl Ingest {
                     deliveries.extend(available);
                     Ok(Accepted { deliveries: n, duplicate })
                 }
-                Written::Refused(refusal) => Err(IngestFault::Refused(refusal)),
+                Written::Refused(refusal) => Err(refusal),
                 other => unreachable!("an event was accepted or refused, not {other:?}"),
             });
         }

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use doorstep_core::delivery::{Delivery, Settlement};
 use doorstep_core::destination::Destination;
 use doorstep_core::dice::Dice;
-use doorstep_core::gate::{GateChange, GateState, GateStatus, Hold};
+use doorstep_core::engine::{Attempted, GateView, News};
+use doorstep_core::event::Event;
+use doorstep_core::gate::{GateChange, Hold};
 use doorstep_core::id::{DeliveryId, DestinationId};
 use doorstep_core::outcome::Outcome;
 use doorstep_core::scheduler::{Command, DestinationPlan, Input, Scheduler, SchedulerLimits, Ticket};
@@ -18,7 +20,8 @@ use doorstep_core::sender::{Parcel, SendFault, Sender, Sent};
 use doorstep_core::store::{DuePage, DueQuery, Settled, Store, StoreError, StoredDestination, Write, Written};
 use doorstep_core::time::{Millis, Timestamp};
 use futures_util::FutureExt;
-use tokio::sync::{mpsc, oneshot};
+use thiserror::Error;
+use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::catalog::Catalog;
@@ -48,12 +51,9 @@ pub struct Parts {
     pub clock: Clock,
     pub dice: Box<dyn Dice + Send>,
     pub limits: SchedulerLimits,
-    /// Is told of every change of a gate.
-    pub announce: Announce,
+    /// Tells whoever watches. Whoever falls behind misses some; nobody waits for them.
+    pub news: broadcast::Sender<News>,
 }
-
-/// Hears of changes of gates.
-pub type Announce = Box<dyn Fn(DestinationId, &GateChange) + Send>;
 
 impl std::fmt::Debug for Parts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -70,26 +70,35 @@ pub struct Handle {
 #[derive(Debug)]
 enum Message {
     Tell(Input),
+    /// The catalog has changed here.
+    Refresh(DestinationId),
     /// An answer, with the record of its request.
-    Answered(DeliveryId, Box<Sent>),
+    Answered(DeliveryId, Box<Record>),
     Ask(Question),
+    /// Answers once all that was told before is in the writer's line.
+    Done(oneshot::Sender<()>),
     Overdue(Vec<Delivery>, Option<Timestamp>),
     Drain(oneshot::Sender<()>),
 }
 
 #[derive(Debug)]
 enum Question {
-    Hold(Box<Delivery>, oneshot::Sender<Option<Hold>>),
-    Gate(DestinationId, oneshot::Sender<Option<GateView>>),
+    Holds(Vec<Delivery>, oneshot::Sender<Vec<Option<Hold>>>),
+    Gates(Vec<DestinationId>, oneshot::Sender<Vec<Option<GateView>>>),
+    InFlight(oneshot::Sender<usize>),
 }
 
-/// A destination's gate as it is now.
-#[derive(Clone, Debug)]
-pub struct GateView {
-    pub state: GateState,
-    pub status: GateStatus,
-    pub in_flight: u32,
+/// A request that has come to its end, and the event that it carried.
+#[derive(Debug)]
+struct Record {
+    sent: Sent,
+    event: Arc<Event>,
 }
+
+/// The run loop has ended: nobody is left to be told or asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the run loop has ended")]
+pub struct Ended;
 
 impl Handle {
     /// Tells the scheduler. Waits for room, never drops.
@@ -98,17 +107,33 @@ impl Handle {
         let _ = self.inputs.send(Message::Tell(input)).await;
     }
 
-    /// Why a delivery does not go now; `None` if it is on its way.
-    pub async fn hold(&self, delivery: Delivery) -> Option<Hold> {
-        let (answer, hold) = oneshot::channel();
-        self.inputs.send(Message::Ask(Question::Hold(Box::new(delivery), answer))).await.ok()?;
-        hold.await.ok().flatten()
+    /// Has the scheduler serve this destination as the catalog has it now, or no longer.
+    pub async fn refresh(&self, destination_id: DestinationId) {
+        let _ = self.inputs.send(Message::Refresh(destination_id)).await;
     }
 
-    pub async fn gate(&self, destination_id: DestinationId) -> Option<GateView> {
-        let (answer, view) = oneshot::channel();
-        self.inputs.send(Message::Ask(Question::Gate(destination_id, answer))).await.ok()?;
-        view.await.ok().flatten()
+    /// Returns once what follows from all that was told before is in the writer's line.
+    pub async fn done(&self) -> Result<(), Ended> {
+        self.ask(Message::Done).await
+    }
+
+    /// Why each of these does not go now; `None` where it is on its way.
+    pub async fn holds(&self, deliveries: Vec<Delivery>) -> Result<Vec<Option<Hold>>, Ended> {
+        self.ask(|answer| Message::Ask(Question::Holds(deliveries, answer))).await
+    }
+
+    pub async fn gates(&self, ids: Vec<DestinationId>) -> Result<Vec<Option<GateView>>, Ended> {
+        self.ask(|answer| Message::Ask(Question::Gates(ids, answer))).await
+    }
+
+    pub async fn in_flight(&self) -> Result<usize, Ended> {
+        self.ask(|answer| Message::Ask(Question::InFlight(answer))).await
+    }
+
+    async fn ask<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Result<T, Ended> {
+        let (answer, answered) = oneshot::channel();
+        self.inputs.send(message(answer)).await.map_err(|_| Ended)?;
+        answered.await.map_err(|_| Ended)
     }
 
     /// Sends nothing more, and returns when all that was in flight has come to its end and is written. The run loop ends.
@@ -130,7 +155,7 @@ pub fn start(parts: Parts) -> (Handle, JoinHandle<()>) {
         scheduler,
         inputs,
         handle: handle.clone(),
-        attempts: HashMap::new(),
+        records: HashMap::new(),
         next_sweep_at: Timestamp::default(),
         sweeping: false,
         drained: Vec::new(),
@@ -146,7 +171,7 @@ struct Run {
     inputs: mpsc::Receiver<Message>,
     handle: Handle,
     /// Records of requests whose settlement is about to be said.
-    attempts: HashMap<DeliveryId, Box<Sent>>,
+    records: HashMap<DeliveryId, Box<Record>>,
     next_sweep_at: Timestamp,
     sweeping: bool,
     drained: Vec<oneshot::Sender<()>>,
@@ -160,6 +185,8 @@ struct Round {
     writes: Vec<Write>,
     reads: Vec<(Ticket, DueQuery)>,
     sends: Vec<Delivery>,
+    /// Who waits for all that to be in line.
+    done: Vec<oneshot::Sender<()>>,
 }
 
 impl Run {
@@ -210,12 +237,14 @@ impl Run {
         let now = self.parts.clock.now();
         let input = match message {
             Message::Tell(input) => input,
-            Message::Answered(delivery_id, sent) => {
-                let outcome: Outcome = sent.outcome;
-                self.attempts.insert(delivery_id, sent);
+            Message::Answered(delivery_id, record) => {
+                let outcome: Outcome = record.sent.outcome;
+                self.records.insert(delivery_id, record);
                 Input::Answered { delivery_id, outcome }
             }
+            Message::Refresh(destination_id) => return self.refresh(destination_id, now, round),
             Message::Ask(question) => return self.answer(question, now),
+            Message::Done(done) => return round.done.push(done),
             Message::Overdue(deliveries, next) => {
                 self.sweeping = false;
                 let full = deliveries.len() >= OVERDUE_PER_SWEEP;
@@ -228,14 +257,31 @@ impl Run {
                 Input::Stop
             }
         };
+        self.handle(input, now, round);
+    }
+
+    fn handle(&mut self, input: Input, now: Timestamp, round: &mut Round) {
         let mut commands = Vec::new();
         self.scheduler.handle(input, now, self.parts.dice.as_mut(), &mut commands);
         for command in commands {
-            self.sort(command, round);
+            self.sort(command, now, round);
         }
     }
 
-    fn sort(&mut self, command: Command, round: &mut Round) {
+    /// Looks itself: two changes may arrive in either order, and the later look sees the later state.
+    fn refresh(&mut self, destination_id: DestinationId, now: Timestamp, round: &mut Round) {
+        let Some(destination) = self.parts.catalog.destination(destination_id) else {
+            return self.handle(Input::Dropped { destination_id }, now, round);
+        };
+        // An event may have found a new destination before this did: the store may hold something for it.
+        let (plan, backlog) = (Box::new(plan(&destination)), true);
+        if self.scheduler.gate(destination_id).is_none() {
+            return self.handle(Input::Adopted { plan, gate: Box::default(), backlog }, now, round);
+        }
+        self.handle(Input::Changed { plan }, now, round);
+    }
+
+    fn sort(&mut self, command: Command, now: Timestamp, round: &mut Round) {
         match command {
             Command::Send { delivery, .. } => round.sends.push(delivery),
             Command::Settle(settlement) => round.writes.push(self.settle(settlement)),
@@ -245,33 +291,68 @@ impl Run {
             Command::Refill { ticket, destination_id, track, after, limit } => {
                 round.reads.push((ticket, DueQuery { destination_id, track, after, limit }));
             }
-            Command::Announce { destination_id, change } => (self.parts.announce)(destination_id, &change),
+            Command::Announce { destination_id, change } => self.announce(destination_id, change, now),
         }
     }
 
     fn settle(&mut self, settlement: Settlement) -> Write {
-        let attempt = self.attempts.remove(&settlement.delivery.id).map(|sent| sent.attempt);
-        Write::Settle(Box::new(Settled { settlement, attempt }))
+        let record = self.records.remove(&settlement.delivery.id);
+        if let Some(record) = &record
+            && self.parts.news.receiver_count() > 0
+        {
+            self.tell_of(record, &settlement);
+        }
+        Write::Settle(Box::new(Settled { settlement, attempt: record.map(|record| record.sent.attempt) }))
+    }
+
+    fn tell_of(&self, record: &Record, settlement: &Settlement) {
+        let Record { sent, event } = record;
+        // Nobody may be left to hear it.
+        let _ = self.parts.news.send(News::Attempted(Box::new(Attempted {
+            at: settlement.settled_at,
+            tenant_id: event.tenant_id,
+            destination_id: settlement.delivery.destination_id,
+            delivery_id: settlement.delivery.id,
+            event_id: event.id.clone(),
+            event_type: event.event_type.clone(),
+            attempt: sent.attempt.clone(),
+            outcome: sent.outcome,
+            decision: settlement.decision,
+        })));
+    }
+
+    fn announce(&self, destination_id: DestinationId, change: GateChange, at: Timestamp) {
+        tracing::info!(%destination_id, ?change, "a gate has changed");
+        if let Some(destination) = self.parts.catalog.destination(destination_id) {
+            let tenant_id = destination.tenant_id;
+            let _ = self.parts.news.send(News::GateChanged { at, tenant_id, destination_id, change });
+        }
     }
 
     fn answer(&self, question: Question, now: Timestamp) {
         // Whoever asked may have gone away.
         match question {
-            Question::Hold(delivery, answer) => drop(answer.send(self.scheduler.hold(&delivery, now))),
-            Question::Gate(destination_id, answer) => {
-                let view = self.scheduler.gate(destination_id).map(|gate| GateView {
-                    state: gate.state().clone(),
-                    status: gate.status(now),
-                    in_flight: gate.in_flight(),
-                });
-                drop(answer.send(view));
+            Question::Holds(deliveries, answer) => {
+                let holds = deliveries.iter().map(|delivery| self.scheduler.hold(delivery, now)).collect();
+                drop(answer.send(holds));
             }
+            Question::Gates(ids, answer) => {
+                let view = |id: DestinationId| {
+                    self.scheduler.gate(id).map(|gate| GateView {
+                        state: gate.state().clone(),
+                        status: gate.status(now),
+                        in_flight: gate.in_flight(),
+                    })
+                };
+                drop(answer.send(ids.into_iter().map(view).collect()));
+            }
+            Question::InFlight(answer) => drop(answer.send(self.scheduler.in_flight())),
         }
     }
 
     async fn carry_out(&mut self, round: Round) {
         // What was withdrawn leaves its record behind.
-        self.attempts.clear();
+        self.records.clear();
         if !round.writes.is_empty() {
             let pending = self.parts.writer.write_for_certain(round.writes).await;
             let handle = self.handle.clone();
@@ -280,6 +361,9 @@ impl Run {
                 let deliveries = written.into_iter().flat_map(available).collect();
                 handle.tell(Input::Available { deliveries }).await;
             });
+        }
+        for done in round.done {
+            let _ = done.send(());
         }
         if !round.reads.is_empty() {
             self.read(round.reads).await;
@@ -356,12 +440,15 @@ impl Run {
 }
 
 async fn send_one(sender: Arc<dyn Sender>, parcel: Parcel, handle: Handle) {
-    let delivery_id = parcel.delivery.id;
+    let (delivery_id, event) = (parcel.delivery.id, Arc::clone(&parcel.event));
     // A panic in a send is our own fault, and this delivery's alone.
     let sent = AssertUnwindSafe(async { sender.send(parcel).await }).catch_unwind().await;
     let sent: Result<Sent, SendFault> = sent.unwrap_or_else(|_| Err(SendFault("the sender panicked".into())));
     match sent {
-        Ok(sent) => drop(handle.inputs.send(Message::Answered(delivery_id, Box::new(sent))).await),
+        Ok(sent) => {
+            let record = Box::new(Record { sent, event });
+            drop(handle.inputs.send(Message::Answered(delivery_id, record)).await);
+        }
         Err(fault) => {
             tracing::error!(%delivery_id, error = %fault, "a request could not be made; it runs again");
             handle.tell(Input::Interrupted { delivery_id }).await;

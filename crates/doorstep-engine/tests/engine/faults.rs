@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use doorstep_core::delivery::Delivery;
 use doorstep_core::destination::Tenant;
+use doorstep_core::engine::EngineFault;
 use doorstep_core::event::Event;
 use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
 use doorstep_core::store::{
@@ -12,8 +13,6 @@ use doorstep_core::store::{
     DueQuery, Page, Purged, Reply, Store, StoreError, StoredDestination, Write, Written,
 };
 use doorstep_core::time::Timestamp;
-use doorstep_engine::ingest::IngestFault;
-use doorstep_engine::writer::WriteFault;
 use doorstep_store::sqlite::{SqliteLimits, SqliteStore};
 use tokio::sync::Notify;
 
@@ -117,8 +116,8 @@ async fn a_producer_hears_of_the_trouble_and_may_come_again() {
     let engine = Engine::start_over(Arc::clone(&store) as Arc<dyn Store>, || false).await;
     engine.add(destination(1, &receiver.url("/"), &["*"])).await;
     store.trouble(true);
-    let refused = engine.accept(event(1, "a.b")).await;
-    assert!(matches!(refused, Err(IngestFault::NotWritten(WriteFault::Store(_)))), "{refused:?}");
+    let refused = engine.try_accept(event(1, "a.b")).await;
+    assert!(matches!(refused, Err(EngineFault::Store(_))), "{refused:?}");
     store.trouble(false);
     assert!(!engine.accept(event(1, "a.b")).await.unwrap().duplicate, "nothing of it was kept");
     receiver.next().await;

@@ -96,7 +96,7 @@ async fn a_restart_resumes_from_the_store_and_gates_are_as_they_were() {
         id
     };
     let engine = Engine::start(directory.path()).await;
-    let view = engine.run.gate(id).await.expect("it is served again");
+    let view = engine.run.gates(vec![id]).await.unwrap().pop().flatten().expect("it is served again");
     assert!(view.state.suspension.is_paused());
     assert!(receiver.is_quiet());
     engine.hand(id, Hand::Resume).await;

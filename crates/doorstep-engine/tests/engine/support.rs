@@ -11,21 +11,23 @@ use bytes::Bytes;
 use doorstep_core::address::AddressRules;
 use doorstep_core::delivery::Ordering;
 use doorstep_core::destination::{Destination, DestinationSecrets, DestinationSettings, SigningSecret, Tenant};
+use doorstep_core::engine::{Accepted, Engine as _, EngineFault};
 use doorstep_core::event::Event;
 use doorstep_core::gate::GateLimits;
 use doorstep_core::id::{AttemptId, DestinationId, EventId, TenantId};
 use doorstep_core::outcome::StatusOverrides;
 use doorstep_core::route::Subscription;
-use doorstep_core::scheduler::{Hand, Input, SchedulerLimits};
+use doorstep_core::scheduler::{Hand, SchedulerLimits};
 use doorstep_core::sender::{Parcel, SendFault, Sender as SenderSeam, Sent};
 use doorstep_core::signature::VerifyingKey;
-use doorstep_core::store::{Store, Write};
+use doorstep_core::store::{Refusal, Store};
 use doorstep_core::time::{Millis, Timestamp};
 use doorstep_engine::catalog::Catalog;
 use doorstep_engine::chance::{self, Ids};
 use doorstep_engine::clock::Clock;
+use doorstep_engine::desk::Desk;
 use doorstep_engine::events::Events;
-use doorstep_engine::ingest::{Accepted, Ingest, IngestFault};
+use doorstep_engine::ingest::Ingest;
 use doorstep_engine::run::{self, Handle, Parts};
 use doorstep_engine::sender::{Sender, SenderSettings};
 use doorstep_engine::writer::Writer;
@@ -48,7 +50,7 @@ pub(crate) struct Engine {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) run: Handle,
     pub(crate) clock: Clock,
-    ingest: Ingest,
+    pub(crate) desk: Desk,
     run_task: tokio::task::JoinHandle<()>,
     writer_task: tokio::task::JoinHandle<()>,
 }
@@ -71,51 +73,56 @@ impl Engine {
         let rules = AddressRules::default().allowing("127.0.0.0/8").unwrap();
         let settings = SenderSettings::default();
         let sender =
-            Sender::new(settings, rules, move || clock.now(), move |now| AttemptId(attempt_ids.next(now))).unwrap();
+            Sender::new(settings, rules.clone(), move || clock.now(), move |now| AttemptId(attempt_ids.next(now)))
+                .unwrap();
+        let sender: Arc<dyn SenderSeam> = Arc::new(Panicking { sender, panics: Box::new(panics) });
         let (writer, writer_task) = Writer::start(Arc::clone(&store), clock);
         let catalog = Arc::new(Catalog::default());
         let events = Arc::new(Events::new(Arc::clone(&store)));
         let (run, run_task) = run::start(Parts {
             store: Arc::clone(&store),
-            sender: Arc::new(Panicking { sender, panics: Box::new(panics) }),
+            sender: Arc::clone(&sender),
             writer: writer.clone(),
             catalog: Arc::clone(&catalog),
             events: Arc::clone(&events),
             clock,
             dice: Box::new(chance::dice().unwrap()),
             limits: SchedulerLimits::default(),
-            announce: Box::new(|_, _| {}),
+            news: tokio::sync::broadcast::channel(16).0,
         });
         run::adopt_all(store.as_ref(), &catalog, &run).await.unwrap();
         let ingest = Ingest { catalog, writer, events, run: run.clone(), clock, ids };
-        Self { store, run, clock, ingest, run_task, writer_task }
+        let desk = Desk::new(ingest, sender, rules);
+        Self { store, run, clock, desk, run_task, writer_task }
     }
 
     pub(crate) async fn add(&self, destination: Destination) -> DestinationId {
         let tenant =
             Tenant { id: TENANT, name: "acme".to_owned(), contact_email: None, weight: 1, created_at: Timestamp(0) };
-        let writes = vec![Write::PutTenant(Box::new(tenant)), Write::PutDestination(Box::new(destination.clone()))];
-        self.ingest.writer.write(writes).await.unwrap();
+        self.desk.put_tenant(tenant).await.unwrap().unwrap();
         let id = destination.id;
-        let destination = self.ingest.catalog.put_destination(destination);
-        let plan = Box::new(run::plan(&destination));
-        self.run.tell(Input::Adopted { plan, gate: Box::default(), backlog: false }).await;
+        self.desk.put_destination(destination).await.unwrap().unwrap();
         id
     }
 
-    pub(crate) async fn accept(&self, event: Event) -> Result<Accepted, IngestFault> {
-        self.ingest.accept(vec![event]).await?.remove(0)
+    /// Written and accepted, or refused.
+    pub(crate) async fn accept(&self, event: Event) -> Result<Accepted, Refusal> {
+        self.try_accept(event).await.unwrap()
+    }
+
+    pub(crate) async fn try_accept(&self, event: Event) -> Result<Result<Accepted, Refusal>, EngineFault> {
+        Ok(self.desk.accept(vec![event]).await?.remove(0))
     }
 
     pub(crate) async fn hand(&self, destination_id: DestinationId, hand: Hand) {
-        self.run.tell(Input::Handled { destination_id, hand }).await;
+        self.desk.handle(destination_id, hand).await.unwrap().expect("it is there");
     }
 
     /// Drains, and lets go of the store.
     pub(crate) async fn stop(self) {
         self.run.drain().await;
         self.run_task.await.unwrap();
-        drop(self.ingest);
+        drop(self.desk);
         drop(self.run);
         self.writer_task.await.unwrap();
     }

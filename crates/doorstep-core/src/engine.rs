@@ -1,0 +1,146 @@
+//! What the API asks of whatever runs the deliveries: the verbs of producers and operators.
+//!
+//! Everything that changes something is on disk when it is answered, and the running engine has been told by then.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use thiserror::Error as ThisError;
+
+use crate::address::AddressRules;
+use crate::attempt::Attempt;
+use crate::delivery::Delivery;
+use crate::destination::{Destination, Tenant};
+use crate::event::Event;
+use crate::gate::{GateChange, GateState, GateStatus, Hold};
+use crate::id::{DeliveryId, DestinationId, EventId, TenantId};
+use crate::outcome::Outcome;
+use crate::retry::Decision;
+use crate::route::EventType;
+use crate::scheduler::Hand;
+use crate::store::{Refusal, StoreError};
+use crate::time::Timestamp;
+
+/// A future answer of the engine.
+pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, EngineFault>> + Send + 'a>>;
+
+pub trait Engine: Send + Sync {
+    fn now(&self) -> Timestamp;
+
+    /// 128 bits that name nothing else; the later, the greater.
+    fn new_id(&self) -> u128;
+
+    /// What destinations may be.
+    fn rules(&self) -> &AddressRules;
+
+    fn tenant(&self, id: TenantId) -> Option<Arc<Tenant>>;
+
+    /// In the order of their IDs, behind `after`.
+    fn tenants(&self, after: Option<TenantId>, limit: usize) -> Vec<Arc<Tenant>>;
+
+    fn destination(&self, id: DestinationId) -> Option<Arc<Destination>>;
+
+    /// All, or a tenant's, in the order of their IDs, behind `after`.
+    fn destinations(&self, of: Option<TenantId>, after: Option<DestinationId>, limit: usize) -> Vec<Arc<Destination>>;
+
+    /// Takes events in. They are written together, and each has its own answer.
+    fn accept(&self, events: Vec<Event>) -> Reply<'_, Vec<Result<Accepted, Refusal>>>;
+
+    fn put_tenant(&self, tenant: Tenant) -> Reply<'_, Result<Arc<Tenant>, Refusal>>;
+
+    /// New or changed; see [`Write::PutDestination`](crate::store::Write::PutDestination) for its version.
+    fn put_destination(&self, destination: Destination) -> Reply<'_, Result<Arc<Destination>, Refusal>>;
+
+    fn remove_destination(&self, id: DestinationId) -> Reply<'_, Result<(), Refusal>>;
+
+    /// Lays a person's hand on a gate (G14). `None`: there is no such destination.
+    fn handle(&self, id: DestinationId, hand: Hand) -> Reply<'_, Option<GateView>>;
+
+    /// Sends a dead letter again, with a fresh budget.
+    fn retry(&self, id: DeliveryId, give_up_at: Timestamp) -> Reply<'_, Result<(), Refusal>>;
+
+    /// Ends a delivery by a person's decision.
+    fn abandon(&self, id: DeliveryId, note: String) -> Reply<'_, Result<(), Refusal>>;
+
+    /// Sends one event to one destination now, whatever its gate says, and keeps no record of it.
+    fn try_out(&self, destination: Arc<Destination>, event: Event) -> Reply<'_, Trial>;
+
+    /// The gates of these destinations as they are now, in the order asked for.
+    fn gates(&self, ids: Vec<DestinationId>) -> Reply<'_, Vec<Option<GateView>>>;
+
+    /// Why each of these deliveries waits; `None` where it is on its way.
+    fn holds(&self, deliveries: Vec<Delivery>) -> Reply<'_, Vec<Option<Hold>>>;
+
+    /// Whether it takes events and sends.
+    fn health(&self) -> Reply<'_, Health>;
+}
+
+/// What a producer hears of an event that is on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    pub deliveries: usize,
+    /// It was accepted before, with the same body: no second delivery is made.
+    pub duplicate: bool,
+}
+
+/// A destination's gate as it is now.
+#[derive(Clone, Debug)]
+pub struct GateView {
+    pub state: GateState,
+    pub status: GateStatus,
+    pub in_flight: u32,
+}
+
+/// What came of trying a destination out.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    pub attempt: Attempt,
+    pub outcome: Outcome,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// The store takes writes.
+    pub writes: bool,
+    /// It has not been told to stop.
+    pub sends: bool,
+    pub in_flight: usize,
+}
+
+/// Why the engine could not do it. Whatever was asked for did not happen.
+#[derive(Clone, Debug, ThisError)]
+pub enum EngineFault {
+    #[error("too much is waiting to be done: try again in a moment")]
+    Busy,
+    #[error(transparent)]
+    Store(Arc<StoreError>),
+    #[error("it is shutting down")]
+    Stopped,
+    /// The one that did happen.
+    #[error("it is in force, but the store has not taken it yet: it is lost if this process ends before it does")]
+    Unsaved,
+    #[error("it cannot be sent: {0}")]
+    Unsendable(String),
+}
+
+/// Something happened that people may want to watch.
+#[derive(Clone, Debug)]
+pub enum News {
+    Attempted(Box<Attempted>),
+    GateChanged { at: Timestamp, tenant_id: TenantId, destination_id: DestinationId, change: GateChange },
+}
+
+/// One request, and what follows from it.
+#[derive(Clone, Debug)]
+pub struct Attempted {
+    pub at: Timestamp,
+    pub tenant_id: TenantId,
+    pub destination_id: DestinationId,
+    pub delivery_id: DeliveryId,
+    pub event_id: EventId,
+    pub event_type: EventType,
+    pub attempt: Attempt,
+    pub outcome: Outcome,
+    pub decision: Decision,
+}

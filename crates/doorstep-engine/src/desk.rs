@@ -1,0 +1,240 @@
+//! Where the API asks: what it wants changed is written first, then the running engine is told.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use doorstep_core::address::AddressRules;
+use doorstep_core::delivery::Delivery;
+use doorstep_core::destination::{Destination, Tenant};
+use doorstep_core::engine::{Accepted, Engine, EngineFault, GateView, Health, Reply, Trial};
+use doorstep_core::event::Event;
+use doorstep_core::gate::Hold;
+use doorstep_core::id::{DeliveryId, DestinationId, TenantId};
+use doorstep_core::retry::Progress;
+use doorstep_core::scheduler::{Hand, Input};
+use doorstep_core::sender::{Parcel, Sender};
+use doorstep_core::store::{Refusal, Write, Written};
+use doorstep_core::time::{Millis, Timestamp};
+use tokio::sync::Semaphore;
+
+use crate::ingest::Ingest;
+use crate::run::Ended;
+use crate::writer::WriteFault;
+
+/// Destinations that are tried out at the same time.
+pub const TRIALS_MAX: usize = 16;
+/// A hand on a gate is in force at once; its answer waits this long for the disk.
+const SAVED_WITHIN: Duration = Duration::from_secs(5);
+
+pub struct Desk {
+    ingest: Ingest,
+    sender: Arc<dyn Sender>,
+    rules: AddressRules,
+    trials: Semaphore,
+}
+
+impl fmt::Debug for Desk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Desk").finish_non_exhaustive()
+    }
+}
+
+impl Desk {
+    pub fn new(ingest: Ingest, sender: Arc<dyn Sender>, rules: AddressRules) -> Self {
+        Self { ingest, sender, rules, trials: Semaphore::new(TRIALS_MAX) }
+    }
+
+    async fn write(&self, write: Write) -> Result<Written, EngineFault> {
+        let mut written = self.ingest.writer.write(vec![write]).await?;
+        written.pop().ok_or(EngineFault::Stopped)
+    }
+
+    async fn available(&self, deliveries: Vec<Delivery>) {
+        if !deliveries.is_empty() {
+            self.ingest.run.tell(Input::Available { deliveries }).await;
+        }
+    }
+
+    /// Waits until all that the run loop was told is on disk.
+    async fn saved(&self) -> Result<(), EngineFault> {
+        self.ingest.run.done().await?;
+        let line = self.ingest.writer.write_for_certain(Vec::new()).await;
+        match tokio::time::timeout(SAVED_WITHIN, line.written()).await {
+            Ok(written) => Ok(written.map(drop)?),
+            Err(_) => Err(EngineFault::Unsaved),
+        }
+    }
+
+    async fn change_destination(
+        &self,
+        destination: Destination,
+    ) -> Result<Result<Arc<Destination>, Refusal>, EngineFault> {
+        let id = destination.id;
+        if let Written::Refused(refusal) = self.write(Write::PutDestination(Box::new(destination.clone()))).await? {
+            return Ok(Err(refusal));
+        }
+        let destination = self.ingest.catalog.put_destination(destination);
+        self.ingest.run.refresh(id).await;
+        // Whoever asks next finds its gate.
+        self.ingest.run.done().await?;
+        Ok(Ok(destination))
+    }
+
+    async fn take_away(&self, destination_id: DestinationId) -> Result<Result<(), Refusal>, EngineFault> {
+        if let Written::Refused(refusal) = self.write(Write::RemoveDestination { destination_id }).await? {
+            return Ok(Err(refusal));
+        }
+        self.ingest.catalog.remove_destination(destination_id);
+        self.ingest.run.refresh(destination_id).await;
+        Ok(Ok(()))
+    }
+
+    async fn send_again(
+        &self,
+        delivery_id: DeliveryId,
+        give_up_at: Timestamp,
+    ) -> Result<Result<(), Refusal>, EngineFault> {
+        match self.write(Write::Revive { delivery_id, give_up_at }).await? {
+            Written::Refused(refusal) => return Ok(Err(refusal)),
+            Written::Revived { available } => self.available(available).await,
+            other => unreachable!("a delivery was revived or refused, not {other:?}"),
+        }
+        Ok(Ok(()))
+    }
+
+    async fn end(&self, delivery_id: DeliveryId, note: String) -> Result<Result<(), Refusal>, EngineFault> {
+        match self.write(Write::Abandon { delivery_id, note }).await? {
+            Written::Refused(refusal) => return Ok(Err(refusal)),
+            Written::Abandoned { ended, available } => {
+                self.ingest.run.tell(Input::Withdrawn { delivery: ended }).await;
+                self.available(available).await;
+            }
+            other => unreachable!("a delivery was abandoned or refused, not {other:?}"),
+        }
+        Ok(Ok(()))
+    }
+
+    async fn try_one(&self, destination: Arc<Destination>, event: Event) -> Result<Trial, EngineFault> {
+        let _turn = self.trials.try_acquire().map_err(|_| EngineFault::Busy)?;
+        let now = self.now();
+        let delivery = Delivery {
+            id: DeliveryId(self.new_id()),
+            event_seq: 0,
+            destination_id: destination.id,
+            seq: 0,
+            due_at: now,
+            requests: 0,
+            progress: Progress { attempts: 0, ambiguous: 0, last_delay: Millis::ZERO, give_up_at: now },
+            ordering: None,
+        };
+        let parcel = Parcel { destination, event: Arc::new(event), delivery };
+        let sent = self.sender.send(parcel).await.map_err(|fault| EngineFault::Unsendable(fault.0.to_string()))?;
+        Ok(Trial { attempt: sent.attempt, outcome: sent.outcome })
+    }
+}
+
+impl Engine for Desk {
+    fn now(&self) -> Timestamp {
+        self.ingest.clock.now()
+    }
+
+    fn new_id(&self) -> u128 {
+        self.ingest.ids.next(self.now())
+    }
+
+    fn rules(&self) -> &AddressRules {
+        &self.rules
+    }
+
+    fn tenant(&self, id: TenantId) -> Option<Arc<Tenant>> {
+        self.ingest.catalog.tenant(id)
+    }
+
+    fn tenants(&self, after: Option<TenantId>, limit: usize) -> Vec<Arc<Tenant>> {
+        self.ingest.catalog.tenants(after, limit)
+    }
+
+    fn destination(&self, id: DestinationId) -> Option<Arc<Destination>> {
+        self.ingest.catalog.destination(id)
+    }
+
+    fn destinations(&self, of: Option<TenantId>, after: Option<DestinationId>, limit: usize) -> Vec<Arc<Destination>> {
+        self.ingest.catalog.destinations(of, after, limit)
+    }
+
+    fn accept(&self, events: Vec<Event>) -> Reply<'_, Vec<Result<Accepted, Refusal>>> {
+        Box::pin(async move { Ok(self.ingest.accept(events).await?) })
+    }
+
+    fn put_tenant(&self, tenant: Tenant) -> Reply<'_, Result<Arc<Tenant>, Refusal>> {
+        Box::pin(async move {
+            if let Written::Refused(refusal) = self.write(Write::PutTenant(Box::new(tenant.clone()))).await? {
+                return Ok(Err(refusal));
+            }
+            let tenant = self.ingest.catalog.put_tenant(tenant);
+            self.ingest.run.tell(Input::Weighted { tenant_id: tenant.id, weight: tenant.weight }).await;
+            Ok(Ok(tenant))
+        })
+    }
+
+    fn put_destination(&self, destination: Destination) -> Reply<'_, Result<Arc<Destination>, Refusal>> {
+        Box::pin(self.change_destination(destination))
+    }
+
+    fn remove_destination(&self, id: DestinationId) -> Reply<'_, Result<(), Refusal>> {
+        Box::pin(self.take_away(id))
+    }
+
+    fn handle(&self, id: DestinationId, hand: Hand) -> Reply<'_, Option<GateView>> {
+        Box::pin(async move {
+            self.ingest.run.tell(Input::Handled { destination_id: id, hand }).await;
+            self.saved().await?;
+            Ok(self.ingest.run.gates(vec![id]).await?.pop().flatten())
+        })
+    }
+
+    fn retry(&self, id: DeliveryId, give_up_at: Timestamp) -> Reply<'_, Result<(), Refusal>> {
+        Box::pin(self.send_again(id, give_up_at))
+    }
+
+    fn abandon(&self, id: DeliveryId, note: String) -> Reply<'_, Result<(), Refusal>> {
+        Box::pin(self.end(id, note))
+    }
+
+    fn try_out(&self, destination: Arc<Destination>, event: Event) -> Reply<'_, Trial> {
+        Box::pin(self.try_one(destination, event))
+    }
+
+    fn gates(&self, ids: Vec<DestinationId>) -> Reply<'_, Vec<Option<GateView>>> {
+        Box::pin(async move { Ok(self.ingest.run.gates(ids).await?) })
+    }
+
+    fn holds(&self, deliveries: Vec<Delivery>) -> Reply<'_, Vec<Option<Hold>>> {
+        Box::pin(async move { Ok(self.ingest.run.holds(deliveries).await?) })
+    }
+
+    fn health(&self) -> Reply<'_, Health> {
+        Box::pin(async move {
+            let writes = self.ingest.writer.write(Vec::new()).await.is_ok();
+            let in_flight = self.ingest.run.in_flight().await;
+            Ok(Health { writes, sends: in_flight.is_ok(), in_flight: in_flight.unwrap_or(0) })
+        })
+    }
+}
+
+impl From<WriteFault> for EngineFault {
+    fn from(fault: WriteFault) -> Self {
+        match fault {
+            WriteFault::Busy => Self::Busy,
+            WriteFault::Store(fault) => Self::Store(fault),
+            WriteFault::Stopped => Self::Stopped,
+        }
+    }
+}
+
+impl From<Ended> for EngineFault {
+    fn from(Ended: Ended) -> Self {
+        Self::Stopped
+    }
+}
