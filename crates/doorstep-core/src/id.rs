@@ -119,6 +119,14 @@ impl fmt::Display for EventId {
     }
 }
 
+impl FromStr for EventId {
+    type Err = EventIdFault;
+
+    fn from_str(text: &str) -> Result<Self, EventIdFault> {
+        Self::new(text)
+    }
+}
+
 impl TryFrom<String> for EventId {
     type Error = EventIdFault;
 

@@ -53,8 +53,11 @@ pub trait Store: Send + Sync {
     /// All destinations with their gates, in the order of their IDs, behind `after`.
     fn destinations(&self, after: Option<DestinationId>, limit: usize) -> Reply<'_, Vec<StoredDestination>>;
 
-    /// An event by its name.
-    fn event(&self, tenant_id: TenantId, id: EventId) -> Reply<'_, Option<Arc<Event>>>;
+    /// Events by their name: the tenant's, or those of the first few tenants that have one so called.
+    fn event(&self, tenant_id: Option<TenantId>, id: EventId) -> Reply<'_, Vec<(EventSummary, Arc<Event>)>>;
+
+    /// Events that fit a filter, newest first.
+    fn event_list(&self, filter: EventFilter, page: Page) -> Reply<'_, Vec<EventSummary>>;
 
     /// A delivery, finished or not, with all its attempts.
     fn delivery(&self, id: DeliveryId) -> Reply<'_, Option<DeliveryHistory>>;
@@ -203,6 +206,53 @@ pub struct DeliverySummary {
     /// Why a person ended it.
     pub note: Option<String>,
 }
+
+/// An event without its payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventSummary {
+    pub seq: u64,
+    pub id: EventId,
+    pub tenant_id: TenantId,
+    pub event_type: crate::route::EventType,
+    pub content_type: Arc<str>,
+    pub payload_bytes: u64,
+    pub ordering_key: Option<Arc<str>>,
+    pub produced_at: Option<Timestamp>,
+    pub schema_version: Option<Arc<str>>,
+    pub accepted_at: Timestamp,
+    /// Made when it was accepted.
+    pub deliveries: u64,
+}
+
+impl EventSummary {
+    pub fn of(seq: u64, event: &Event, deliveries: u64) -> Self {
+        Self {
+            seq,
+            id: event.id.clone(),
+            tenant_id: event.tenant_id,
+            event_type: event.event_type.clone(),
+            content_type: Arc::clone(&event.content_type),
+            payload_bytes: event.payload.len() as u64,
+            ordering_key: event.ordering_key.clone(),
+            produced_at: event.produced_at,
+            schema_version: event.schema_version.clone(),
+            accepted_at: event.accepted_at,
+            deliveries,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventFilter {
+    pub tenant_id: Option<TenantId>,
+    pub event_type: Option<crate::route::EventType>,
+    /// At this time or later.
+    pub accepted_after: Option<Timestamp>,
+    pub accepted_before: Option<Timestamp>,
+}
+
+/// Tenants whose events of the same name are told apart.
+pub const NAMESAKES_MAX: usize = 2;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryHistory {

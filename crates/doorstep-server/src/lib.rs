@@ -1,1 +1,19 @@
 //! Where Doorstep is touched: the HTTP API.
+//!
+//! [`router`] has every route; [`connections`] serves them to clients that may be slow, many or gone. The API knows the engine
+//! and the store by core's traits alone.
+
+pub mod router;
+pub mod connections;
+pub mod auth;
+
+mod app;
+mod problem;
+mod ask;
+mod body;
+mod field;
+mod page;
+mod when;
+mod api;
+
+pub use app::{App, Limits};

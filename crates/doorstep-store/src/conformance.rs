@@ -60,6 +60,8 @@ macro_rules! store_conforms {
     ($fresh:expr) => {
         $crate::store_conforms!(@cases $fresh,
             an_event_is_kept_as_it_came,
+            two_tenants_may_have_an_event_of_the_same_name,
+            events_are_listed_newest_first_as_far_as_they_fit,
             the_same_event_again_makes_nothing,
             another_body_under_the_same_name_is_refused,
             deliveries_are_made_only_for_destinations_that_are_there,

@@ -14,7 +14,7 @@ use doorstep_core::event::{Event, NewEvent};
 use doorstep_core::gate::GateState;
 use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
 use doorstep_core::retry::{DeadReason, Decision, Progress};
-use doorstep_core::store::{Refusal, Settled, Tally, Write, Written};
+use doorstep_core::store::{EventSummary, Refusal, Settled, Tally, Write, Written};
 use doorstep_core::time::{Millis, Timestamp};
 
 pub use shared::MemoryStore;
@@ -46,6 +46,12 @@ pub struct Memory {
 struct Accepted {
     event: Arc<Event>,
     n_deliveries: usize,
+}
+
+impl Accepted {
+    fn summary(&self, seq: u64) -> EventSummary {
+        EventSummary::of(seq, &self.event, self.n_deliveries as u64)
+    }
 }
 
 #[derive(Debug, Default)]

@@ -16,6 +16,7 @@ mod by_hand;
 mod catalog;
 mod due;
 mod list;
+mod event_list;
 mod stretch;
 mod activity;
 mod purge;
@@ -35,8 +36,8 @@ use doorstep_core::destination::Tenant;
 use doorstep_core::event::Event;
 use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
 use doorstep_core::store::{
-    Activity, ActivityQuery, Ages, Backlog, DeliveryFilter, DeliveryHistory, DeliverySummary, DuePage, DueQuery, Page,
-    Purged, Reply, Store, StoredDestination, Write, Written,
+    Activity, ActivityQuery, Ages, Backlog, DeliveryFilter, DeliveryHistory, DeliverySummary, DuePage, DueQuery,
+    EventFilter, EventSummary, Page, Purged, Reply, Store, StoredDestination, Write, Written,
 };
 use doorstep_core::time::Timestamp;
 
@@ -91,8 +92,12 @@ impl Store for SqliteStore {
         self.for_people.read(move |snapshot| catalog::destinations(snapshot, after, limit))
     }
 
-    fn event(&self, tenant_id: TenantId, id: EventId) -> Reply<'_, Option<Arc<Event>>> {
+    fn event(&self, tenant_id: Option<TenantId>, id: EventId) -> Reply<'_, Vec<(EventSummary, Arc<Event>)>> {
         self.for_people.read(move |snapshot| accept::event(snapshot, tenant_id, &id))
+    }
+
+    fn event_list(&self, filter: EventFilter, page: Page) -> Reply<'_, Vec<EventSummary>> {
+        self.for_people.read(move |snapshot| event_list::event_list(snapshot, &filter, page))
     }
 
     fn delivery(&self, id: DeliveryId) -> Reply<'_, Option<DeliveryHistory>> {

@@ -10,7 +10,7 @@ use doorstep_core::event::Event;
 use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
 use doorstep_core::store::{
     Activity, ActivityQuery, Ages, Backlog, DeliveryFilter, DeliveryHistory, DeliveryStatus, DeliverySummary, DuePage,
-    DueQuery, Page, Purged, Reply, Store, StoreError, StoredDestination, Write, Written,
+    DueQuery, EventFilter, EventSummary, Page, Purged, Reply, Store, StoreError, StoredDestination, Write, Written,
 };
 use doorstep_core::time::Timestamp;
 use doorstep_store::sqlite::{SqliteLimits, SqliteStore};
@@ -83,8 +83,12 @@ impl Store for Troubled {
         self.store.destinations(after, limit)
     }
 
-    fn event(&self, tenant_id: TenantId, id: EventId) -> Reply<'_, Option<Arc<Event>>> {
+    fn event(&self, tenant_id: Option<TenantId>, id: EventId) -> Reply<'_, Vec<(EventSummary, Arc<Event>)>> {
         self.store.event(tenant_id, id)
+    }
+
+    fn event_list(&self, filter: EventFilter, page: Page) -> Reply<'_, Vec<EventSummary>> {
+        self.store.event_list(filter, page)
     }
 
     fn delivery(&self, id: DeliveryId) -> Reply<'_, Option<DeliveryHistory>> {

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use doorstep_core::attempt::Answer;
 use doorstep_core::delivery::{BehindDead, Delivery, Place, Track};
-use doorstep_core::event::NewEvent;
+use doorstep_core::event::{Event, NewEvent};
 use doorstep_core::id::{DeliveryId, DestinationId, TenantId};
 use doorstep_core::outcome::Fault;
 use doorstep_core::retry::{DeadReason, Decision};
 use doorstep_core::store::{
-    Activity, ActivityQuery, Ages, Backlog, DeliveryFilter, DeliveryHistory, DeliveryStatus, DuePage, DueQuery, Page,
-    Purged, Refusal, StatusFilter, StoredDestination, Tally, Write, Written,
+    Activity, ActivityQuery, Ages, Backlog, DeliveryFilter, DeliveryHistory, DeliveryStatus, DuePage, DueQuery,
+    EventFilter, EventSummary, Page, Purged, Refusal, StatusFilter, StoredDestination, Tally, Write, Written,
 };
 use doorstep_core::time::{Millis, Timestamp};
 
@@ -25,10 +25,48 @@ pub fn an_event_is_kept_as_it_came(subject: &mut dyn Subject) {
     let accepted = one(subject, accept(1, Some("k")));
     assert!(matches!(accepted, Written::Accepted { deliveries: 1, duplicate: false, .. }), "{accepted:?}");
     let before = event("event-1", Some("k"), NOW);
-    let found = ask(subject.store().event(TENANT, before.id.clone()));
-    assert_eq!(found.as_deref(), Some(&before));
-    assert_eq!(ask(subject.store().event(TenantId(8), before.id.clone())), None);
+    for of in [Some(TENANT), None] {
+        let found = ask(subject.store().event(of, before.id.clone()));
+        assert_eq!(found, [(EventSummary::of(1, &before, 1), Arc::new(before.clone()))]);
+    }
+    assert_eq!(ask(subject.store().event(Some(TenantId(8)), before.id.clone())), []);
     assert_eq!(ask(subject.store().events(vec![9, 1])), [None, Some(Arc::new(before))]);
+}
+
+pub fn two_tenants_may_have_an_event_of_the_same_name(subject: &mut dyn Subject) {
+    let of = |tenant_id| Event { tenant_id, ..event("event-1", None, NOW) };
+    for tenant_id in [TenantId(8), TENANT] {
+        one(subject, Write::Accept(Box::new(NewEvent { event: of(tenant_id), deliveries: vec![] })));
+    }
+    let found = |of| {
+        let found = ask(subject.store().event(of, event("event-1", None, NOW).id));
+        found.into_iter().map(|(summary, _)| summary.tenant_id).collect::<Vec<_>>()
+    };
+    assert_eq!(found(Some(TENANT)), [TENANT]);
+    assert_eq!(found(Some(TenantId(8))), [TenantId(8)]);
+    assert_eq!(found(None), [TENANT, TenantId(8)]);
+}
+
+pub fn events_are_listed_newest_first_as_far_as_they_fit(subject: &mut dyn Subject) {
+    for n in 1..=5u32 {
+        let tenant_id = if n % 2 == 0 { TenantId(8) } else { TENANT };
+        let accepted_at = NOW + Millis(u64::from(n));
+        let event_type = if n == 3 { "c.d" } else { "a.b" }.parse().expect("a name");
+        let event = Event { tenant_id, event_type, ..event(&format!("event-{n}"), None, accepted_at) };
+        one(subject, Write::Accept(Box::new(NewEvent { event, deliveries: vec![] })));
+    }
+    let listed = |filter: EventFilter, before_seq, limit| {
+        let found = ask(subject.store().event_list(filter, Page { before_seq, limit }));
+        found.into_iter().map(|event| event.seq).collect::<Vec<_>>()
+    };
+    let any = EventFilter::default;
+    assert_eq!(listed(any(), None, 3), [5, 4, 3]);
+    assert_eq!(listed(any(), Some(3), 3), [2, 1]);
+    assert_eq!(listed(EventFilter { tenant_id: Some(TenantId(8)), ..any() }, None, 9), [4, 2]);
+    assert_eq!(listed(EventFilter { event_type: "c.d".parse().ok(), ..any() }, None, 9), [3]);
+    let between =
+        EventFilter { accepted_after: Some(NOW + Millis(2)), accepted_before: Some(NOW + Millis(4)), ..any() };
+    assert_eq!(listed(between, None, 9), [3, 2]);
 }
 
 pub fn the_same_event_again_makes_nothing(subject: &mut dyn Subject) {

@@ -6,7 +6,9 @@ use doorstep_core::event::{NewDelivery, NewEvent};
 use doorstep_core::id::{DeliveryId, DestinationId, TenantId};
 use doorstep_core::outcome::{Fault, Outcome};
 use doorstep_core::retry::{DeadReason, Decision};
-use doorstep_core::store::{ActivityQuery, Ages, DeliveryFilter, DueQuery, Page, Settled, StatusFilter, Store, Write};
+use doorstep_core::store::{
+    ActivityQuery, Ages, DeliveryFilter, DueQuery, EventFilter, Page, Settled, StatusFilter, Store, Write,
+};
 use doorstep_core::time::{Millis, Timestamp};
 use proptest::collection::vec;
 use proptest::option;
@@ -219,6 +221,11 @@ impl Pair {
     }
 
     fn compare_lists(&self) -> Result<(), TestCaseError> {
+        for tenant_id in [None, Some(TenantId(1))] {
+            let filter = EventFilter { tenant_id, event_type: "a.b".parse().ok(), ..EventFilter::default() };
+            both!(self, event_list(filter.clone(), Page { before_seq: None, limit: 200 }));
+            both!(self, event_list(filter.clone(), Page { before_seq: Some(3), limit: 2 }));
+        }
         let any = DeliveryFilter::default;
         let filters = [
             any(),

@@ -9,7 +9,7 @@ use doorstep_core::gate::GateState;
 use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
 use doorstep_core::store::{
     Activity, ActivityQuery, Backlog, DeliveryFilter, DeliveryHistory, DeliveryStatus, DeliverySummary, DuePage,
-    DueQuery, Page, StatusFilter, StoredDestination,
+    DueQuery, EventFilter, EventSummary, NAMESAKES_MAX, Page, StatusFilter, StoredDestination,
 };
 use doorstep_core::time::Timestamp;
 
@@ -44,9 +44,27 @@ impl Memory {
         seqs.iter().map(|seq| self.events.get(seq).map(|accepted| Arc::clone(&accepted.event))).collect()
     }
 
-    pub(super) fn event(&self, tenant_id: TenantId, id: EventId) -> Option<Arc<Event>> {
-        let seq = self.event_seqs.get(&(tenant_id, id))?;
-        self.events.get(seq).map(|accepted| Arc::clone(&accepted.event))
+    pub(super) fn event(&self, tenant_id: Option<TenantId>, id: &EventId) -> Vec<(EventSummary, Arc<Event>)> {
+        let wanted = |of: TenantId, name: &EventId| name == id && tenant_id.is_none_or(|tenant_id| tenant_id == of);
+        let named = self.event_seqs.iter().filter(|((of, name), _)| wanted(*of, name)).take(NAMESAKES_MAX);
+        let read = |seq: &u64| {
+            let accepted = &self.events[seq];
+            (accepted.summary(*seq), Arc::clone(&accepted.event))
+        };
+        named.map(|(_, seq)| read(seq)).collect()
+    }
+
+    pub(super) fn event_list(&self, filter: &EventFilter, page: Page) -> Vec<EventSummary> {
+        let EventFilter { tenant_id, event_type, accepted_after, accepted_before } = filter;
+        let fits = |event: &EventSummary| {
+            tenant_id.is_none_or(|tenant_id| tenant_id == event.tenant_id)
+                && event_type.as_ref().is_none_or(|event_type| *event_type == event.event_type)
+                && accepted_after.is_none_or(|after| after <= event.accepted_at)
+                && accepted_before.is_none_or(|before| event.accepted_at < before)
+        };
+        let before = page.before_seq.unwrap_or(u64::MAX);
+        let newest_first = self.events.range(..before).rev();
+        newest_first.map(|(seq, accepted)| accepted.summary(*seq)).filter(fits).take(page.limit).collect()
     }
 
     pub(super) fn tenants(&self, after: Option<TenantId>, limit: usize) -> Vec<Tenant> {

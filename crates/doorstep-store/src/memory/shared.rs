@@ -8,8 +8,8 @@ use doorstep_core::destination::Tenant;
 use doorstep_core::event::Event;
 use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
 use doorstep_core::store::{
-    Activity, ActivityQuery, Ages, Backlog, DeliveryFilter, DeliveryHistory, DeliverySummary, DuePage, DueQuery, Page,
-    Purged, Reply, Store, StoredDestination, Write, Written,
+    Activity, ActivityQuery, Ages, Backlog, DeliveryFilter, DeliveryHistory, DeliverySummary, DuePage, DueQuery,
+    EventFilter, EventSummary, Page, Purged, Reply, Store, StoredDestination, Write, Written,
 };
 use doorstep_core::time::Timestamp;
 
@@ -60,8 +60,12 @@ impl Store for MemoryStore {
         answer(self.lock().destinations(after, limit))
     }
 
-    fn event(&self, tenant_id: TenantId, id: EventId) -> Reply<'_, Option<Arc<Event>>> {
-        answer(self.lock().event(tenant_id, id))
+    fn event(&self, tenant_id: Option<TenantId>, id: EventId) -> Reply<'_, Vec<(EventSummary, Arc<Event>)>> {
+        answer(self.lock().event(tenant_id, &id))
+    }
+
+    fn event_list(&self, filter: EventFilter, page: Page) -> Reply<'_, Vec<EventSummary>> {
+        answer(self.lock().event_list(&filter, page))
     }
 
     fn delivery(&self, id: DeliveryId) -> Reply<'_, Option<DeliveryHistory>> {

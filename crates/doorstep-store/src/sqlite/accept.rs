@@ -6,9 +6,9 @@ use doorstep_core::delivery::{Delivery, OrderingSlot};
 use doorstep_core::event::{Event, NewDelivery, NewEvent};
 use doorstep_core::id::{DestinationId, EventId, TenantId};
 use doorstep_core::retry::Progress;
-use doorstep_core::store::{Refusal, Written};
+use doorstep_core::store::{EventSummary, NAMESAKES_MAX, Refusal, Written};
 use doorstep_core::time::{Millis, Timestamp};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::batch::Batch;
 use super::fault::Fault;
@@ -19,12 +19,18 @@ pub(super) const INSERT_EVENT: &str = "
     insert into events (seq, tenant_id, id, event_type, accepted_at, n_deliveries, n_kept, content_type, ordering_key,
         produced_at, schema_version, headers, ttl, payload)
     values (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
-    on conflict (tenant_id, id) do nothing";
+    on conflict (id, tenant_id) do nothing";
 
 pub(super) const EVENT_BY_SEQ: &str = concat!("select ", event_columns!(), " from events e where e.seq = ?1");
 
 pub(super) const EVENT_BY_ID: &str =
-    concat!("select ", event_columns!(), ", e.n_deliveries from events e where e.tenant_id = ?1 and e.id = ?2");
+    concat!("select ", event_columns!(), ", e.n_deliveries, e.seq from events e where e.id = ?1 and e.tenant_id = ?2");
+
+pub(super) const EVENTS_BY_ID: &str = concat!(
+    "select ",
+    event_columns!(),
+    ", e.n_deliveries, e.seq from events e where e.id = ?1 order by e.tenant_id limit ?2"
+);
 
 pub(super) const INSERT_DELIVERY: &str = "
     insert into deliveries (seq, id, event_seq, destination_id, track, behind, due_at, requests, attempts, ambiguous,
@@ -44,6 +50,7 @@ impl Batch<'_> {
         if !self.insert_event(&new.event, wanted.len())? {
             return self.repeated(&new.event);
         }
+        self.note_event(new.event.tenant_id.0, self.counters.event_seq)?;
         let key = new.event.ordering_key.as_ref();
         let mut available = Vec::new();
         for delivery in &wanted {
@@ -84,7 +91,7 @@ impl Batch<'_> {
     fn repeated(&self, event: &Event) -> Result<Written, Fault> {
         let mut before = self.statement(EVENT_BY_ID)?;
         let (before, deliveries) = before
-            .query_row(params![event.tenant_id.0.to_be_bytes(), event.id.as_str()], |row| {
+            .query_row(params![event.id.as_str(), event.tenant_id.0.to_be_bytes()], |row| {
                 Ok((row::event(row)?, row.get::<_, u32>(11)?))
             })?;
         Ok(if before.says_the_same_as(event) {
@@ -175,8 +182,25 @@ pub(super) fn events(sql: &Connection, seqs: &[u64]) -> Result<Vec<Option<Arc<Ev
     Ok(found)
 }
 
-pub(super) fn event(sql: &Connection, tenant_id: TenantId, id: &EventId) -> Result<Option<Arc<Event>>, Fault> {
-    let mut by_id = sql.prepare_cached(EVENT_BY_ID)?;
-    let found = by_id.query_row(params![tenant_id.0.to_be_bytes(), id.as_str()], row::event).optional()?;
-    Ok(found.map(Arc::new))
+pub(super) fn event(
+    sql: &Connection,
+    tenant_id: Option<TenantId>,
+    id: &EventId,
+) -> Result<Vec<(EventSummary, Arc<Event>)>, Fault> {
+    let read = |row: &Row<'_>| {
+        let (event, deliveries) = (row::event(row)?, row.get::<_, i64>(11)?.cast_unsigned());
+        let seq = row.get::<_, i64>(12)?.cast_unsigned();
+        Ok((EventSummary::of(seq, &event, deliveries), Arc::new(event)))
+    };
+    let found = match tenant_id {
+        Some(tenant_id) => sql
+            .prepare_cached(EVENT_BY_ID)?
+            .query_map(params![id.as_str(), tenant_id.0.to_be_bytes()], read)?
+            .collect::<Result<_, _>>()?,
+        None => sql
+            .prepare_cached(EVENTS_BY_ID)?
+            .query_map(params![id.as_str(), row::number(NAMESAKES_MAX)], read)?
+            .collect::<Result<_, _>>()?,
+    };
+    Ok(found)
 }

@@ -17,6 +17,7 @@ pub(super) struct Writer {
     pub(super) connection: Connection,
     counters: Counters,
     stretches: Stretches,
+    event_stretches: Stretches,
 }
 
 /// The last numbers given out. Kept, so that none is ever given out twice.
@@ -33,7 +34,7 @@ impl Writer {
         let counters = connection.query_row(sql, [], |row| {
             Ok(Counters { event_seq: row.get(0)?, seq: row.get(1)?, attempt: row.get(2)? })
         })?;
-        Ok(Self { connection, counters, stretches: Stretches::default() })
+        Ok(Self { connection, counters, stretches: Stretches::default(), event_stretches: Stretches::default() })
     }
 
     pub(super) fn write(&mut self, writes: Vec<Write>, now: Timestamp) -> Result<Vec<Written>, StoreError> {
@@ -49,6 +50,7 @@ impl Writer {
         self.try_transact(work).map_err(|fault| {
             // What was noted may have been rolled back.
             self.stretches.forget();
+            self.event_stretches.forget();
             told(fault)
         })
     }
@@ -63,6 +65,7 @@ impl Writer {
             sql: &transaction,
             counters: self.counters,
             stretches: &mut self.stretches,
+            event_stretches: &mut self.event_stretches,
             destinations: HashMap::new(),
             queued: BTreeMap::new(),
             minutes: BTreeMap::new(),
@@ -79,6 +82,7 @@ pub(super) struct Batch<'a> {
     pub(super) sql: &'a Transaction<'a>,
     pub(super) counters: Counters,
     pub(super) stretches: &'a mut Stretches,
+    pub(super) event_stretches: &'a mut Stretches,
     /// Which of those that were asked for are there.
     pub(super) destinations: HashMap<DestinationId, bool>,
     /// By how much their backlogs have grown.

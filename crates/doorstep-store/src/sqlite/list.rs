@@ -158,14 +158,5 @@ pub(super) fn search(table: Table, filter: &DeliveryFilter, seqs: &Range<i64>, l
         ("e.accepted_at >= ", created_after.map(|at| Value::Integer(at.0))),
         ("e.accepted_at < ", created_before.map(|at| Value::Integer(at.0))),
     ];
-    let mut text = table.select().to_owned();
-    let mut values = Vec::new();
-    for (term, value) in asked.into_iter().filter_map(|(term, value)| value.map(|value| (term, value))) {
-        values.push(value);
-        let word = if values.len() == 1 { "where" } else { "and" };
-        text.push_str(&format!(" {word} {term}?{}", values.len()));
-    }
-    values.push(Value::Integer(row::number(limit)));
-    text.push_str(&format!(" order by d.seq desc limit ?{}", values.len()));
-    (text, values)
+    row::select(table.select(), asked, "d.seq", limit)
 }

@@ -1,11 +1,11 @@
 //! Every statement finds its rows by the index that was made for it, however many there are.
 
-use doorstep_core::store::{DeliveryFilter, StatusFilter};
+use doorstep_core::store::{DeliveryFilter, EventFilter, StatusFilter};
 use rusqlite::{Connection, StatementStatus};
 
 use super::list::{Table, search};
-use super::{accept, activity, by_hand, catalog, due, key, list, purge, settle, stretch};
-use crate::conformance::samples::DST;
+use super::{accept, activity, by_hand, catalog, due, event_list, key, list, purge, settle, stretch};
+use crate::conformance::samples::{DST, TENANT};
 
 /// Unfinished deliveries; a tenth as many have ended.
 const ROWS: u32 = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
@@ -47,7 +47,11 @@ fn searches() -> Vec<(String, Vec<&'static str>)> {
     let of_one = DeliveryFilter { destination_id: Some(DST), status: StatusFilter::Any, ..DeliveryFilter::default() };
     let found = vec!["d USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)", "e USING INTEGER PRIMARY KEY (rowid=?)"];
     let text = |table| search(table, &of_one, &(0..1_024), 50).0;
-    Table::ALL.map(|table| (text(table), found.clone())).into()
+    let mut searches: Vec<_> = Table::ALL.map(|table| (text(table), found.clone())).into();
+    let of_one = EventFilter { tenant_id: Some(TENANT), ..EventFilter::default() };
+    let (text, _) = event_list::search(&of_one, &(0..1_024), 50);
+    searches.push((text, vec!["e USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"]));
+    searches
 }
 
 #[test]
@@ -60,7 +64,16 @@ fn every_statement_uses_the_index_that_was_made_for_it() {
         (due::OVERDUE, vec!["d USING INDEX deliveries_by_give_up (give_up_at<?)"]),
         (due::NEXT_GIVE_UP, vec!["deliveries USING COVERING INDEX deliveries_by_give_up"]),
         (accept::EVENT_BY_SEQ, vec!["e USING INTEGER PRIMARY KEY (rowid=?)"]),
-        (accept::EVENT_BY_ID, vec!["e USING INDEX events_by_id (tenant_id=? AND id=?)"]),
+        (accept::EVENT_BY_ID, vec!["e USING INDEX events_by_id (id=? AND tenant_id=?)"]),
+        (accept::EVENTS_BY_ID, vec!["e USING INDEX events_by_id (id=?)"]),
+        (stretch::OF_EVENT_OWNER, vec!["event_stretches USING PRIMARY KEY (owner=? AND stretch<?)"]),
+        (
+            purge::PURGE_EVENT_STRETCHES,
+            vec![
+                "event_stretches USING COVERING INDEX event_stretches_by_age (stretch=? AND owner=?)",
+                "event_stretches USING COVERING INDEX event_stretches_by_age (stretch<?)",
+            ],
+        ),
         (accept::IS_DESTINATION, vec!["destinations USING PRIMARY KEY (id=?)"]),
         (
             key::FIRST_OF_KEY,

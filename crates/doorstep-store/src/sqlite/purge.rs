@@ -41,6 +41,10 @@ pub(super) const PURGE_STRETCHES: &str = "
     delete from stretches where (owner, stretch) in (
         select owner, stretch from stretches where stretch < ?1 order by stretch limit ?2)";
 
+pub(super) const PURGE_EVENT_STRETCHES: &str = "
+    delete from event_stretches where (owner, stretch) in (
+        select owner, stretch from event_stretches where stretch < ?1 order by stretch limit ?2)";
+
 impl Batch<'_> {
     pub(super) fn purge(&mut self, ages: Ages, limit: usize) -> Result<Purged, Fault> {
         let delivered = self.purge_delivered(ages.delivered, limit)?;
@@ -90,6 +94,9 @@ impl Batch<'_> {
         let first: Option<i64> = self.statement(FIRST_SEQ)?.query_row([], |row| row.get(0))?;
         let first = first.unwrap_or(self.counters.seq) / STRETCH;
         self.execute(PURGE_STRETCHES, params![first, row::number(limit)])?;
+        let first: Option<i64> = self.statement("select min(seq) from events")?.query_row([], |row| row.get(0))?;
+        let first = first.unwrap_or(self.counters.event_seq) / STRETCH;
+        self.execute(PURGE_EVENT_STRETCHES, params![first, row::number(limit)])?;
         Ok(())
     }
 

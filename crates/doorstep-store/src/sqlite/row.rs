@@ -11,7 +11,7 @@ use doorstep_core::outcome::Fault as RequestFault;
 use doorstep_core::retry::{DeadReason, Progress};
 use doorstep_core::time::{Millis, Timestamp};
 use rusqlite::Row;
-use rusqlite::types::Type;
+use rusqlite::types::{Type, Value};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -186,4 +186,23 @@ pub(super) fn json<T: Serialize + ?Sized>(what: &'static str, value: &T) -> Resu
 
 pub(super) fn read_json<T: DeserializeOwned>(what: &'static str, stored: &[u8]) -> Result<T, Fault> {
     serde_json::from_slice(stored).map_err(|error| Fault::unreadable(what)(Box::new(error)))
+}
+
+/// A search over `terms` that were asked for, the greatest `by` first.
+pub(super) fn select<const N: usize>(
+    select: &str,
+    terms: [(&str, Option<Value>); N],
+    by: &str,
+    limit: usize,
+) -> (String, Vec<Value>) {
+    let mut text = select.to_owned();
+    let mut values = Vec::new();
+    for (term, value) in terms.into_iter().filter_map(|(term, value)| value.map(|value| (term, value))) {
+        values.push(value);
+        let word = if values.len() == 1 { "where" } else { "and" };
+        text.push_str(&format!(" {word} {term}?{}", values.len()));
+    }
+    values.push(Value::Integer(number(limit)));
+    text.push_str(&format!(" order by {by} desc limit ?{}", values.len()));
+    (text, values)
 }

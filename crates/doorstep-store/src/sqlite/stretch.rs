@@ -1,4 +1,5 @@
 //! Where an owner's deliveries are, roughly: which stretches of numbers to look at for those of a destination or a tenant.
+//! The same for a tenant's events.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -35,7 +36,22 @@ impl Stretches {
     }
 }
 
+pub(super) const OF_EVENT_OWNER: &str =
+    "select stretch from event_stretches where owner = ?1 and stretch <= ?2 order by stretch desc";
+
 impl Batch<'_> {
+    /// Notes that the event with this number is this tenant's.
+    pub(super) fn note_event(&mut self, owner: u128, seq: i64) -> Result<(), Fault> {
+        let stretch = seq / STRETCH;
+        if self.event_stretches.is_news(owner, stretch) {
+            self.execute(
+                "insert or ignore into event_stretches (owner, stretch) values (?1, ?2)",
+                params![owner.to_be_bytes(), stretch],
+            )?;
+        }
+        Ok(())
+    }
+
     /// Notes that the delivery with this number is this owner's.
     pub(super) fn note_owner(&mut self, owner: u128, seq: i64) -> Result<(), Fault> {
         let stretch = seq / STRETCH;

@@ -46,7 +46,7 @@ create table events (
     ttl            integer,
     payload        blob not null
 ) strict;
-create unique index events_by_id on events (tenant_id, id);
+create unique index events_by_id on events (id, tenant_id);
 create index events_to_purge on events (accepted_at) where n_kept = 0;
 
 -- Where a delivery is found by its name, in whichever table it is.
@@ -129,6 +129,14 @@ create table stretches (
     primary key (owner, stretch)
 ) strict, without rowid;
 create index stretches_by_age on stretches (stretch);
+
+-- The same for a tenant's events.
+create table event_stretches (
+    owner   blob not null,
+    stretch integer not null,
+    primary key (owner, stretch)
+) strict, without rowid;
+create index event_stretches_by_age on event_stretches (stretch);
 
 -- What an ordering key has given out so far: sequence numbers, and places in its queue.
 create table ordering_keys (

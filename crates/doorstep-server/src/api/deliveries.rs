@@ -1,0 +1,293 @@
+//! Deliveries: one event to one destination, with what has come of it so far.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use doorstep_core::gate::{Hold, Why};
+use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
+use doorstep_core::retry::DeadReason;
+use doorstep_core::route::EventType;
+use doorstep_core::store::{DeliveryFilter, DeliveryStatus, DeliverySummary, Page, StatusFilter};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::attempts::AttemptView;
+use crate::app::App;
+use crate::ask::{Id, Query};
+use crate::body::OptionalJson;
+use crate::page;
+use crate::problem::Problem;
+use crate::when::When;
+
+/// A note on why a delivery was abandoned is at most this many characters.
+const NOTE_CHARS_MAX: usize = 1_000;
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(get)).routes(routes!(retry)).routes(routes!(abandon))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DeliveryView {
+    #[schema(value_type = String, example = "dlv_01j9zq3k5v8w2x4y6z7a8b9c0d")]
+    id: DeliveryId,
+    #[schema(value_type = String)]
+    event_id: EventId,
+    #[schema(value_type = String, example = "invoice.paid")]
+    event_type: EventType,
+    #[schema(value_type = String)]
+    tenant_id: TenantId,
+    #[schema(value_type = String)]
+    destination_id: DestinationId,
+    status: StatusName,
+    /// Why it is dead.
+    #[schema(value_type = Option<String>, required, example = "exhausted")]
+    reason: Option<DeadReason>,
+    /// Why it does not go now.
+    #[schema(value_type = Option<String>, required, example = "throttle")]
+    waiting_for: Option<Why>,
+    /// Until when, where that is known.
+    #[schema(required)]
+    until: Option<When>,
+    /// Attempts that its budget paid for.
+    attempt_count: u32,
+    /// Requests that were made, those included that cost nothing (throttled ones).
+    request_count: u32,
+    #[schema(required)]
+    last_status_code: Option<u16>,
+    created_at: When,
+    #[schema(required)]
+    next_attempt_at: Option<When>,
+    give_up_at: When,
+    #[schema(required)]
+    ended_at: Option<When>,
+    #[schema(value_type = Option<String>, required)]
+    ordering_key: Option<Arc<str>>,
+    #[schema(required)]
+    sequence: Option<u64>,
+    /// Why a person ended it.
+    #[schema(required)]
+    note: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DeliveryDetail {
+    #[serde(flatten)]
+    delivery: DeliveryView,
+    attempts: Vec<AttemptView>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum StatusName {
+    Queued,
+    InFlight,
+    RetryScheduled,
+    Delivered,
+    Dead,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DeliveryPage {
+    data: Vec<DeliveryView>,
+    #[schema(required)]
+    next_cursor: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DeliveryList {
+    /// Deliveries on their way are listed as `queued` or `retry_scheduled`, whichever they were before.
+    status: Option<StatusAsked>,
+    #[param(value_type = Option<String>)]
+    destination_id: Option<DestinationId>,
+    #[param(value_type = Option<String>)]
+    tenant_id: Option<TenantId>,
+    #[param(value_type = Option<String>)]
+    r#type: Option<EventType>,
+    #[param(value_type = Option<String>)]
+    reason: Option<DeadReason>,
+    /// The last status code.
+    code: Option<u16>,
+    #[param(value_type = Option<String>)]
+    created_after: Option<When>,
+    #[param(value_type = Option<String>)]
+    created_before: Option<When>,
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum StatusAsked {
+    Queued,
+    RetryScheduled,
+    Delivered,
+    Dead,
+}
+
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Abandonment {
+    /// Why, for whoever looks at it later.
+    #[schema(max_length = 1000)]
+    note: Option<String>,
+}
+
+/// Deliveries, newest first
+#[utoipa::path(get, path = "/v1/deliveries", tag = "deliveries", params(DeliveryList),
+    responses((status = 200, body = DeliveryPage), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn list(
+    State(app): State<Arc<App>>,
+    Query(asked): Query<DeliveryList>,
+) -> Result<axum::Json<DeliveryPage>, Problem> {
+    let limit = page::limit(asked.limit)?;
+    let before_seq = page::read_cursor("dlv", asked.cursor.as_deref())?;
+    let mut found = app.store.deliveries(asked.filter(), Page { before_seq, limit: limit + 1 }).await?;
+    let next_cursor = page::cut(&mut found, limit, |last| page::cursor("dlv", last.delivery.seq));
+    Ok(axum::Json(DeliveryPage { data: views(&app, found).await?, next_cursor }))
+}
+
+/// One delivery, with all its attempts
+#[utoipa::path(get, path = "/v1/deliveries/{id}", tag = "deliveries", params(("id" = String, Path)),
+    responses((status = 200, body = DeliveryDetail), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn get(State(app): State<Arc<App>>, Id(id): Id<DeliveryId>) -> Result<axum::Json<DeliveryDetail>, Problem> {
+    detail(&app, id).await.map(axum::Json)
+}
+
+/// Send a dead letter again, with a fresh budget
+#[utoipa::path(post, path = "/v1/deliveries/{id}/retry", tag = "deliveries", params(("id" = String, Path)),
+    responses((status = 200, body = DeliveryDetail), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn retry(State(app): State<Arc<App>>, Id(id): Id<DeliveryId>) -> Result<axum::Json<DeliveryDetail>, Problem> {
+    let summary = known(&app, id).await?;
+    let destination_id = summary.delivery.destination_id;
+    let destination = app.engine.destination(destination_id).ok_or_else(|| {
+        Problem::conflict("destination_gone", format!("its destination {destination_id} has been deleted"))
+    })?;
+    let event = app.store.events(vec![summary.delivery.event_seq]).await?.pop().flatten();
+    let ttl = event.and_then(|event| event.ttl);
+    let give_up_at = destination.settings.policy.give_up_at(app.engine.now(), ttl);
+    app.engine.retry(id, give_up_at).await??;
+    detail(&app, id).await.map(axum::Json)
+}
+
+/// End a delivery for good
+#[utoipa::path(post, path = "/v1/deliveries/{id}/abandon", tag = "deliveries", params(("id" = String, Path)),
+    request_body = Option<Abandonment>,
+    responses((status = 200, body = DeliveryDetail), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn abandon(
+    State(app): State<Arc<App>>,
+    Id(id): Id<DeliveryId>,
+    OptionalJson(abandonment): OptionalJson<Abandonment>,
+) -> Result<axum::Json<DeliveryDetail>, Problem> {
+    let note = abandonment.note.unwrap_or_default();
+    let chars = note.chars().count();
+    if chars > NOTE_CHARS_MAX {
+        let detail = format!("a note has at most {NOTE_CHARS_MAX} characters, but this has {chars}");
+        return Err(Problem::invalid_at("/note", detail));
+    }
+    app.engine.abandon(id, note).await?.map_err(|refusal| no_such(id, refusal))?;
+    detail(&app, id).await.map(axum::Json)
+}
+
+impl DeliveryList {
+    fn filter(&self) -> DeliveryFilter {
+        DeliveryFilter {
+            status: match self.status {
+                None => StatusFilter::Any,
+                Some(StatusAsked::Queued) => StatusFilter::Queued,
+                Some(StatusAsked::RetryScheduled) => StatusFilter::RetryScheduled,
+                Some(StatusAsked::Delivered) => StatusFilter::Delivered,
+                Some(StatusAsked::Dead) => StatusFilter::Dead,
+            },
+            destination_id: self.destination_id,
+            tenant_id: self.tenant_id,
+            event_type: self.r#type.clone(),
+            reason: self.reason,
+            code: self.code,
+            created_after: self.created_after.map(|at| at.0),
+            created_before: self.created_before.map(|at| at.0),
+        }
+    }
+}
+
+async fn detail(app: &App, id: DeliveryId) -> Result<DeliveryDetail, Problem> {
+    let history = app.store.delivery(id).await?.ok_or_else(|| nothing(id))?;
+    let mut views = views(app, vec![history.summary]).await?;
+    let delivery = views.pop().ok_or_else(|| nothing(id))?;
+    Ok(DeliveryDetail { delivery, attempts: history.attempts.into_iter().map(AttemptView::of).collect() })
+}
+
+async fn known(app: &App, id: DeliveryId) -> Result<DeliverySummary, Problem> {
+    Ok(app.store.delivery(id).await?.ok_or_else(|| nothing(id))?.summary)
+}
+
+fn nothing(id: DeliveryId) -> Problem {
+    Problem::not_found(format!("there is no delivery {id} (any more)"))
+}
+
+fn no_such(id: DeliveryId, refusal: doorstep_core::store::Refusal) -> Problem {
+    if refusal == doorstep_core::store::Refusal::NotFound { nothing(id) } else { refusal.into() }
+}
+
+/// What is stored, with what the scheduler knows of those that wait.
+async fn views(app: &App, found: Vec<DeliverySummary>) -> Result<Vec<DeliveryView>, Problem> {
+    let waits = |line: &DeliverySummary| line.ended_at.is_none() && !line.behind;
+    let waiting = found.iter().filter(|line| waits(line)).map(|line| line.delivery.clone()).collect();
+    let mut holds = app.engine.holds(waiting).await?.into_iter();
+    let views = found.into_iter().map(|line| {
+        let hold = match (line.ended_at, line.behind) {
+            (Some(_), _) => Holding::Ended,
+            (None, true) => Holding::Waits(Hold::for_event(Why::Ordering)),
+            (None, false) => holds.next().flatten().map_or(Holding::OnItsWay, Holding::Waits),
+        };
+        DeliveryView::of(line, hold)
+    });
+    Ok(views.collect())
+}
+
+enum Holding {
+    Ended,
+    OnItsWay,
+    Waits(Hold),
+}
+
+impl DeliveryView {
+    fn of(line: DeliverySummary, holding: Holding) -> Self {
+        let DeliverySummary { delivery, event_id, event_type, tenant_id, status, created_at, ended_at, .. } = line;
+        let (name, reason) = match (status, &holding) {
+            (_, Holding::OnItsWay) => (StatusName::InFlight, None),
+            (DeliveryStatus::Queued, _) => (StatusName::Queued, None),
+            (DeliveryStatus::RetryScheduled, _) => (StatusName::RetryScheduled, None),
+            (DeliveryStatus::Delivered, _) => (StatusName::Delivered, None),
+            (DeliveryStatus::Dead(reason), _) => (StatusName::Dead, Some(reason)),
+        };
+        let hold = match holding {
+            Holding::Waits(hold) => Some(hold),
+            Holding::Ended | Holding::OnItsWay => None,
+        };
+        Self {
+            id: delivery.id,
+            event_id,
+            event_type,
+            tenant_id,
+            destination_id: delivery.destination_id,
+            status: name,
+            reason,
+            waiting_for: hold.map(|hold| hold.why),
+            until: hold.and_then(|hold| hold.until).map(When),
+            attempt_count: delivery.progress.attempts,
+            request_count: delivery.requests,
+            last_status_code: line.last_status,
+            created_at: When(created_at),
+            next_attempt_at: hold.map(|_| When(delivery.due_at)),
+            give_up_at: When(delivery.progress.give_up_at),
+            ended_at: ended_at.map(When),
+            sequence: delivery.ordering.as_ref().map(|slot| slot.sequence),
+            ordering_key: delivery.ordering.map(|slot| slot.key),
+            note: line.note,
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Destinations: URLs that receive events, and what people do with them.
+
+mod settings;
+mod view;
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use doorstep_core::destination::{Destination, DestinationSecrets, SigningSecret};
+use doorstep_core::event::Event;
+use doorstep_core::id::{DestinationId, EventId, TenantId};
+use doorstep_core::outcome::Class;
+use doorstep_core::scheduler::Hand;
+use doorstep_core::signature::SECRETS_MAX;
+use doorstep_core::time::Millis;
+use http::header::{ETAG, IF_MATCH, LOCATION};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::attempts::AttemptView;
+use crate::app::App;
+use crate::ask::{Id, Query};
+use crate::body::{Json, OptionalJson};
+use crate::page;
+use crate::problem::Problem;
+use crate::when::When;
+use settings::{DestinationBody, NewSecret};
+use view::{DestinationPage, DestinationView, view, views};
+
+/// How long an old secret signs along after a rotation (S2), unless another time is asked for …
+const OVERLAP_DEFAULT: Millis = Millis::from_hours(24);
+/// … and at most.
+const OVERLAP_MAX: Millis = Millis::from_hours(24 * 7);
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(get, change, remove))
+        .routes(routes!(pause))
+        .routes(routes!(resume))
+        .routes(routes!(probe))
+        .routes(routes!(clear_throttle))
+        .routes(routes!(test))
+        .routes(routes!(rotate))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DestinationList {
+    #[param(value_type = Option<String>)]
+    tenant_id: Option<TenantId>,
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+/// A destination with what its owner is shown once.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct NewDestinationView {
+    #[serde(flatten)]
+    destination: DestinationView,
+    /// Verifies this destination's signatures. It is shown here and never again.
+    secret: String,
+}
+
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rotation {
+    /// The new secret; made if it is not given.
+    secret: Option<String>,
+    /// How long the old one signs along. 24 hours unless given.
+    #[schema(maximum = 604_800_000)]
+    overlap_ms: Option<u64>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Rotated {
+    /// The new secret. It is shown here and never again.
+    secret: String,
+    /// The old ones sign along until then.
+    old_until: When,
+}
+
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TestEvent {
+    /// `doorstep.test` unless given.
+    #[schema(value_type = Option<String>)]
+    r#type: Option<doorstep_core::route::EventType>,
+    /// Any JSON value.
+    #[schema(value_type = Option<Object>)]
+    payload: Option<Box<serde_json::value::RawValue>>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TestResult {
+    /// Whether the receiver took it.
+    success: bool,
+    #[schema(value_type = String, example = "success")]
+    class: Class,
+    attempt: AttemptView,
+}
+
+/// Make a destination
+#[utoipa::path(post, path = "/v1/destinations", tag = "destinations", request_body = DestinationBody,
+    responses((status = 201, body = NewDestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn create(State(app): State<Arc<App>>, Json(new): Json<DestinationBody>) -> Result<Response, Problem> {
+    let tenant_id = new.tenant_id.ok_or_else(|| Problem::invalid_at("/tenant_id", "is missing: say whose it is"))?;
+    if app.engine.tenant(tenant_id).is_none() {
+        return Err(Problem::invalid_at("/tenant_id", format!("there is no tenant {tenant_id}")));
+    }
+    let (settings, headers, secret) = new.read(app.engine.rules())?;
+    let now = app.engine.now();
+    let shown = secret.verifying_key().reveal().to_string();
+    let signing = vec![SigningSecret { text: secret.reveal().to_string(), retires_at: None }];
+    let destination = Destination {
+        id: DestinationId(app.engine.new_id()),
+        tenant_id,
+        settings,
+        secrets: DestinationSecrets { signing, headers },
+        created_at: now,
+        updated_at: now,
+        version: 1,
+    };
+    let destination = app.engine.put_destination(destination).await??;
+    let at = [(LOCATION, format!("/v1/destinations/{}", destination.id))];
+    let body = NewDestinationView { destination: view(&app, &destination).await?, secret: shown };
+    Ok((StatusCode::CREATED, etag(&destination), at, axum::Json(body)).into_response())
+}
+
+/// Destinations, oldest first
+#[utoipa::path(get, path = "/v1/destinations", tag = "destinations", params(DestinationList),
+    responses((status = 200, body = DestinationPage), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn list(
+    State(app): State<Arc<App>>,
+    Query(asked): Query<DestinationList>,
+) -> Result<axum::Json<DestinationPage>, Problem> {
+    let limit = page::limit(asked.limit)?;
+    let after = page::read_cursor("dst", asked.cursor.as_deref())?;
+    let mut found = app.engine.destinations(asked.tenant_id, after, limit + 1);
+    let next_cursor = page::cut(&mut found, limit, |last| page::cursor("dst", last.id));
+    Ok(axum::Json(DestinationPage { data: views(&app, &found).await?, next_cursor }))
+}
+
+/// One destination, with its state at a glance
+#[utoipa::path(get, path = "/v1/destinations/{id}", tag = "destinations", params(("id" = String, Path)),
+    responses((status = 200, body = DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn get(State(app): State<Arc<App>>, Id(id): Id<DestinationId>) -> Result<Response, Problem> {
+    shown(&app, &*known(&app, id)?).await
+}
+
+/// Change a destination
+#[utoipa::path(patch, path = "/v1/destinations/{id}", tag = "destinations",
+    params(("id" = String, Path), ("if-match" = Option<String>, Header)), request_body = DestinationBody,
+    responses((status = 200, body = DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn change(
+    State(app): State<Arc<App>>,
+    Id(id): Id<DestinationId>,
+    headers: HeaderMap,
+    Json(change): Json<DestinationBody>,
+) -> Result<Response, Problem> {
+    let before = known(&app, id)?;
+    check_match(&headers, &before)?;
+    let mut changed = Destination::clone(&before);
+    change.apply(&mut changed, app.engine.rules())?;
+    let changed = put(&app, changed).await?;
+    shown(&app, &changed).await
+}
+
+/// Delete a destination and everything that is queued for it
+#[utoipa::path(delete, path = "/v1/destinations/{id}", tag = "destinations",
+    params(("id" = String, Path), ("if-match" = Option<String>, Header)),
+    responses((status = 204), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn remove(
+    State(app): State<Arc<App>>,
+    Id(id): Id<DestinationId>,
+    headers: HeaderMap,
+) -> Result<StatusCode, Problem> {
+    check_match(&headers, &*known(&app, id)?)?;
+    app.engine.remove_destination(id).await??;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Hold everything for this destination
+#[utoipa::path(post, path = "/v1/destinations/{id}/pause", tag = "destinations", params(("id" = String, Path)),
+    responses((status = 200, body = DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn pause(State(app): State<Arc<App>>, Id(id): Id<DestinationId>) -> Result<Response, Problem> {
+    handle(&app, id, Hand::Pause).await
+}
+
+/// End a pause or a suspension; what has queued up drains slowly at first
+#[utoipa::path(post, path = "/v1/destinations/{id}/resume", tag = "destinations", params(("id" = String, Path)),
+    responses((status = 200, body = DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn resume(State(app): State<Arc<App>>, Id(id): Id<DestinationId>) -> Result<Response, Problem> {
+    handle(&app, id, Hand::Resume).await
+}
+
+/// Let one probe through an open breaker now
+#[utoipa::path(post, path = "/v1/destinations/{id}/probe", tag = "destinations", params(("id" = String, Path)),
+    responses((status = 200, body = DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn probe(State(app): State<Arc<App>>, Id(id): Id<DestinationId>) -> Result<Response, Problem> {
+    handle(&app, id, Hand::Probe).await
+}
+
+/// End a throttle now, and forget how many there were
+#[utoipa::path(post, path = "/v1/destinations/{id}/clear-throttle", tag = "destinations", params(("id" = String, Path)),
+    responses((status = 200, body = DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn clear_throttle(State(app): State<Arc<App>>, Id(id): Id<DestinationId>) -> Result<Response, Problem> {
+    handle(&app, id, Hand::ClearThrottle).await
+}
+
+/// Send a test event now, and see what comes back
+///
+/// It goes the way of every request, signed and to a vetted address, but past the gate, and no record is kept.
+#[utoipa::path(post, path = "/v1/destinations/{id}/test", tag = "destinations", params(("id" = String, Path)),
+    request_body = Option<TestEvent>,
+    responses((status = 200, body = TestResult), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn test(
+    State(app): State<Arc<App>>,
+    Id(id): Id<DestinationId>,
+    OptionalJson(asked): OptionalJson<TestEvent>,
+) -> Result<axum::Json<TestResult>, Problem> {
+    let destination = known(&app, id)?;
+    let payload = match asked.payload {
+        Some(payload) => Bytes::from(Box::<str>::from(payload).into_string()),
+        None => Bytes::from_static(br#"{"test":true,"message":"Hello from Doorstep"}"#),
+    };
+    let event_type = match asked.r#type {
+        Some(event_type) => event_type,
+        None => "doorstep.test".parse().map_err(|fault| Problem::invalid_at("/type", fault))?,
+    };
+    let event = Event {
+        id: EventId::generated(app.engine.new_id()),
+        tenant_id: destination.tenant_id,
+        event_type,
+        content_type: "application/json".into(),
+        payload,
+        ordering_key: None,
+        produced_at: None,
+        schema_version: None,
+        headers: Vec::new(),
+        ttl: None,
+        accepted_at: app.engine.now(),
+    };
+    let trial = app.engine.try_out(destination, event).await?;
+    let class = trial.outcome.class();
+    let success = class == Class::Success;
+    Ok(axum::Json(TestResult { success, class, attempt: AttemptView::of(trial.attempt) }))
+}
+
+/// Sign with a new secret; the old one signs along for a while
+#[utoipa::path(post, path = "/v1/destinations/{id}/secrets/rotate", tag = "destinations", params(("id" = String, Path)),
+    request_body = Option<Rotation>,
+    responses((status = 200, body = Rotated), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn rotate(
+    State(app): State<Arc<App>>,
+    Id(id): Id<DestinationId>,
+    OptionalJson(asked): OptionalJson<Rotation>,
+) -> Result<axum::Json<Rotated>, Problem> {
+    let overlap = Millis(asked.overlap_ms.unwrap_or(OVERLAP_DEFAULT.0));
+    if overlap > OVERLAP_MAX {
+        return Err(Problem::invalid_at("/overlap_ms", format!("must be at most {}, a week", OVERLAP_MAX.0)));
+    }
+    let before = known(&app, id)?;
+    let secret = NewSecret::like(&before.secrets).read(asked.secret)?;
+    let now = app.engine.now();
+    let old_until = now + overlap;
+    let mut changed = Destination::clone(&before);
+    let signing = &mut changed.secrets.signing;
+    signing.retain(|old| old.retires_at.is_none_or(|at| at > now));
+    for old in signing.iter_mut() {
+        old.retires_at = Some(old.retires_at.map_or(old_until, |at| at.min(old_until)));
+    }
+    signing.retain(|old| old.retires_at.is_none_or(|at| at > now));
+    if signing.len() + 1 > SECRETS_MAX {
+        let detail = format!("{SECRETS_MAX} secrets are in use at most: wait until an old one has retired");
+        return Err(Problem::conflict("too_many_secrets", detail));
+    }
+    signing.insert(0, SigningSecret { text: secret.reveal().to_string(), retires_at: None });
+    put(&app, changed).await?;
+    Ok(axum::Json(Rotated { secret: secret.verifying_key().reveal().to_string(), old_until: When(old_until) }))
+}
+
+async fn handle(app: &App, id: DestinationId, hand: Hand) -> Result<Response, Problem> {
+    let destination = known(app, id)?;
+    app.engine.handle(id, hand).await?;
+    shown(app, &destination).await
+}
+
+async fn put(app: &App, mut destination: Destination) -> Result<Arc<Destination>, Problem> {
+    destination.version += 1;
+    destination.updated_at = app.engine.now();
+    Ok(app.engine.put_destination(destination).await??)
+}
+
+async fn shown(app: &App, destination: &Destination) -> Result<Response, Problem> {
+    Ok((etag(destination), axum::Json(view(app, destination).await?)).into_response())
+}
+
+pub(crate) fn known(app: &App, id: DestinationId) -> Result<Arc<Destination>, Problem> {
+    app.engine.destination(id).ok_or_else(|| Problem::not_found(format!("there is no destination {id}")))
+}
+
+fn etag(destination: &Destination) -> [(http::HeaderName, String); 1] {
+    [(ETAG, format!("\"{}\"", destination.version))]
+}
+
+/// Whether the one who asks has seen the present state, if they say which one they saw (RFC 9110, 13.1.1).
+fn check_match(headers: &HeaderMap, destination: &Destination) -> Result<(), Problem> {
+    let Some(seen) = headers.get(IF_MATCH) else { return Ok(()) };
+    let present = HeaderValue::from_str(&format!("\"{}\"", destination.version));
+    let fits = seen.to_str().is_ok_and(|seen| {
+        seen.trim() == "*" || seen.split(',').any(|one| present.as_ref().is_ok_and(|present| present == one.trim()))
+    });
+    if fits {
+        return Ok(());
+    }
+    Err(Problem::precondition(
+        "it is not the version that `If-Match` names: read it again, and make your change once more",
+    ))
+}

@@ -1,0 +1,382 @@
+//! A destination as people write it, and everything that can be wrong with it.
+
+use std::collections::BTreeMap;
+
+use doorstep_core::address::{AddressRules, TargetUrl};
+use doorstep_core::custom_headers::CustomHeaders;
+use doorstep_core::delivery::{BehindDead, Ordering};
+use doorstep_core::destination::{Destination, DestinationSecrets, DestinationSettings};
+use doorstep_core::filter::Filter;
+use doorstep_core::gate::{GateLimits, Rate};
+use doorstep_core::id::TenantId;
+use doorstep_core::outcome::{Class, StatusOverrides};
+use doorstep_core::retry::{PolicySpec, RetryPolicy};
+use doorstep_core::route::{Subscription, TypePatterns};
+use doorstep_core::signature::{ExtraStyle, PrivateKey, Secret, SharedSecret};
+use doorstep_core::time::Millis;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::api::tenants::check_name;
+use crate::field::Field;
+use crate::problem::{FieldFault, Problem};
+
+/// A receiver has this long to answer, unless its destination says otherwise …
+pub(super) const TIMEOUT_DEFAULT: Millis = Millis::from_secs(15);
+/// … and never less, or more.
+const TIMEOUT_MIN: Millis = Millis(100);
+const TIMEOUT_MAX: Millis = Millis::from_mins(5);
+const CONCURRENCY_MAX: u32 = 1_000;
+const PER_SECOND_MIN: f64 = 0.001;
+const PER_SECOND_MAX: f64 = 100_000.0;
+const BURST_MAX: u32 = 100_000;
+/// Bytes of a new secret.
+const SECRET_LEN: usize = 32;
+
+/// What may be said of a destination. In a change, what is left out stays, and null takes it back to its default.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DestinationBody {
+    /// Whose it is. Needed for a new one, and never changed.
+    #[schema(value_type = Option<String>, example = "ten_01j9zq3k5v8w2x4y6z7a8b9c0d")]
+    pub(super) tenant_id: Option<TenantId>,
+    /// The signing secret of a new one, `whsec_…` or `whsk_…`; made if it is not given.
+    secret: Option<String>,
+    /// Where to: `https://…`
+    #[schema(example = "https://acme.example/webhooks")]
+    url: Option<String>,
+    #[serde(default)]
+    #[schema(value_type = Option<String>, max_length = 200)]
+    name: Field<String>,
+    /// Which types of events, with globs. All unless given.
+    #[serde(default)]
+    #[schema(value_type = Option<Vec<String>>, example = json!(["invoice.*"]))]
+    event_types: Field<Box<RawValue>>,
+    /// Which payloads: see the reference of filters.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>, example = json!({"data.amount": {"gte": 100}}))]
+    filter: Field<Box<RawValue>>,
+    /// A preset's name (`standard`, `patient`, `brief`) or an object.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>, example = "standard")]
+    policy: Field<PolicySpec>,
+    /// What a status means for this receiver, where it is not what it usually means.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>, example = json!({"404": "transient"}))]
+    status_overrides: Field<BTreeMap<u16, Class>>,
+    /// At most this many requests at once. 10 unless given.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+    concurrency: Field<u32>,
+    #[serde(default)]
+    #[schema(value_type = Option<RateLimit>)]
+    rate_limit: Field<RateLimit>,
+    #[serde(default)]
+    #[schema(value_type = Option<OrderingName>)]
+    ordering: Field<OrderingName>,
+    /// What happens behind a dead delivery with the same ordering key.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, example = "skip")]
+    behind_dead: Field<BehindDead>,
+    /// How long one request may take. 15 000 unless given.
+    #[serde(default)]
+    #[schema(value_type = Option<u64>, minimum = 100, maximum = 300_000)]
+    timeout_ms: Field<u64>,
+    /// Sent along with each request. Their values are never shown again.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>, example = json!({"authorization": "Bearer …"}))]
+    headers: Field<BTreeMap<String, String>>,
+    #[serde(default)]
+    #[schema(value_type = Option<Signing>)]
+    signing: Field<Signing>,
+    #[serde(default)]
+    #[schema(value_type = Option<PayloadMode>)]
+    payload_mode: Field<PayloadMode>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RateLimit {
+    #[schema(minimum = 0.001, maximum = 100_000, example = 1000)]
+    pub(super) per_second: f64,
+    /// So many at once after a silence. A tenth of a second's worth unless given.
+    #[schema(minimum = 1, maximum = 100_000)]
+    pub(super) burst: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OrderingName {
+    Unordered,
+    /// One at a time per ordering key, in the order in which they came.
+    ByKey,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Signing {
+    /// What a new secret is made for. `hmac_sha256` unless given.
+    #[serde(default)]
+    pub(super) algorithm: Algorithm,
+    /// Header styles beside the standard one, for receivers that already verify them: `x_signature`, `github`, `stripe`.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>, example = json!(["github"]))]
+    pub(super) also: std::collections::BTreeSet<ExtraStyle>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Algorithm {
+    #[default]
+    HmacSha256,
+    Ed25519,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum PayloadMode {
+    #[default]
+    Full,
+    Thin,
+}
+
+/// What a new secret is to be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NewSecret(Algorithm);
+
+impl NewSecret {
+    /// Of the same kind as the newest that is there.
+    pub(super) fn like(secrets: &DestinationSecrets) -> Self {
+        Self(algorithm(secrets))
+    }
+
+    /// The given one, or one that is made now.
+    pub(super) fn read(self, given: Option<String>) -> Result<Secret, Problem> {
+        let secret = match given {
+            Some(text) => text.parse().map_err(|fault| Problem::invalid_at("/secret", fault))?,
+            None => self.make()?,
+        };
+        let fits = matches!(
+            (&secret, self.0),
+            (Secret::Shared(_), Algorithm::HmacSha256) | (Secret::Private(_), Algorithm::Ed25519)
+        );
+        if fits {
+            return Ok(secret);
+        }
+        let wanted = match self.0 {
+            Algorithm::HmacSha256 => "hmac_sha256 signs with a `whsec_` secret",
+            Algorithm::Ed25519 => "ed25519 signs with a `whsk_` key",
+        };
+        Err(Problem::invalid_at("/secret", format!("is not of the kind that is asked for: {wanted}")))
+    }
+
+    fn make(self) -> Result<Secret, Problem> {
+        let mut bytes = [0; SECRET_LEN];
+        // Without chance there are no secrets: better none than a weak one.
+        getrandom::fill(&mut bytes).map_err(|_| Problem::busy("the machine gives no random numbers now"))?;
+        let made = match self.0 {
+            Algorithm::HmacSha256 => SharedSecret::new(&bytes).map(Secret::Shared),
+            Algorithm::Ed25519 => PrivateKey::from_seed(&bytes).map(Secret::Private),
+        };
+        made.map_err(|fault| Problem::invalid_at("/signing", fault))
+    }
+}
+
+/// What the newest secret signs with.
+pub(super) fn algorithm(secrets: &DestinationSecrets) -> Algorithm {
+    match secrets.signing.first().map(|newest| newest.text.parse()) {
+        Some(Ok(Secret::Private(_))) => Algorithm::Ed25519,
+        Some(Ok(Secret::Shared(_)) | Err(_)) | None => Algorithm::HmacSha256,
+    }
+}
+
+type Headers = Vec<(String, String)>;
+
+impl DestinationBody {
+    /// A new destination's settings, headers and secret.
+    pub(super) fn read(mut self, rules: &AddressRules) -> Result<(DestinationSettings, Headers, Secret), Problem> {
+        let mut faults = Vec::new();
+        if self.url.is_none() {
+            faults.push(FieldFault::new("/url", "is missing: give the URL that receives the events"));
+        }
+        let algorithm = match &self.signing {
+            Field::Given(signing) => signing.algorithm,
+            Field::Absent | Field::Null => Algorithm::default(),
+        };
+        let mut settings = DestinationSettings {
+            name: None,
+            url: String::new(),
+            subscription: Subscription::default(),
+            policy: RetryPolicy::standard(),
+            status_overrides: StatusOverrides::default(),
+            limits: GateLimits::default(),
+            ordering: Ordering::default(),
+            timeout: TIMEOUT_DEFAULT,
+            extra_signatures: std::collections::BTreeSet::new(),
+        };
+        let (mut headers, secret) = (Vec::new(), self.secret.take());
+        self.put_into(&mut settings, &mut headers, rules, &mut faults);
+        if !faults.is_empty() {
+            return Err(Problem::invalid(faults));
+        }
+        Ok((settings, headers, NewSecret(algorithm).read(secret)?))
+    }
+
+    /// Changes one that is there.
+    pub(super) fn apply(self, destination: &mut Destination, rules: &AddressRules) -> Result<(), Problem> {
+        let mut faults = Vec::new();
+        if self.tenant_id.is_some_and(|tenant_id| tenant_id != destination.tenant_id) {
+            faults.push(FieldFault::new("/tenant_id", "a destination never changes hands: make a new one"));
+        }
+        if self.secret.is_some() {
+            faults.push(FieldFault::new(
+                "/secret",
+                "is changed with POST …/secrets/rotate, so that the old one signs along",
+            ));
+        }
+        if let Field::Given(signing) = &self.signing
+            && signing.algorithm != algorithm(&destination.secrets)
+        {
+            faults.push(FieldFault::new(
+                "/signing/algorithm",
+                "cannot be changed while receivers rely on it: make a new destination",
+            ));
+        }
+        let Destination { settings, secrets, .. } = destination;
+        self.put_into(settings, &mut secrets.headers, rules, &mut faults);
+        if faults.is_empty() { Ok(()) } else { Err(Problem::invalid(faults)) }
+    }
+
+    fn put_into(
+        self,
+        settings: &mut DestinationSettings,
+        headers: &mut Headers,
+        rules: &AddressRules,
+        faults: &mut Vec<FieldFault>,
+    ) {
+        let mut fault = |pointer: &str, detail: String| faults.push(FieldFault::new(pointer, detail));
+        if let Some(url) = self.url {
+            match TargetUrl::parse(&url, rules) {
+                Ok(target) => settings.url = target.as_str().to_owned(),
+                Err(wrong) => fault("/url", wrong.to_string()),
+            }
+        }
+        match self.name {
+            Field::Absent => {}
+            Field::Null => settings.name = None,
+            Field::Given(name) => match check_name(&name) {
+                Ok(()) => settings.name = Some(name),
+                Err(wrong) => fault("/name", wrong),
+            },
+        }
+        match self.event_types {
+            Field::Absent => {}
+            Field::Null => settings.subscription.event_types = TypePatterns::default(),
+            Field::Given(raw) => match serde_json::from_str::<TypePatterns>(raw.get()) {
+                Ok(patterns) => settings.subscription.event_types = patterns,
+                Err(wrong) => fault("/event_types", plain(&wrong)),
+            },
+        }
+        match self.filter {
+            Field::Absent => {}
+            Field::Null => settings.subscription.filter = None,
+            Field::Given(raw) => match Filter::parse(raw.get()) {
+                Ok(filter) => settings.subscription.filter = Some(filter),
+                Err(wrong) => fault(&format!("/filter{}", wrong.pointer), wrong.problem.to_string()),
+            },
+        }
+        match self.policy {
+            Field::Absent => {}
+            Field::Null => settings.policy = RetryPolicy::standard(),
+            Field::Given(spec) => match RetryPolicy::try_from(spec) {
+                Ok(policy) => settings.policy = policy,
+                Err(wrong) => fault("/policy", wrong.to_string()),
+            },
+        }
+        if let Some(entries) = self.status_overrides.or_default(BTreeMap::new) {
+            match StatusOverrides::new(entries) {
+                Ok(overrides) => settings.status_overrides = overrides,
+                Err(wrong) => fault("/status_overrides", wrong.to_string()),
+            }
+        }
+        if let Some(concurrency) = self.concurrency.or_default(|| GateLimits::default().concurrency) {
+            match within("requests at once", 1, CONCURRENCY_MAX, concurrency) {
+                Ok(()) => settings.limits.concurrency = concurrency,
+                Err(wrong) => fault("/concurrency", wrong),
+            }
+        }
+        match self.rate_limit {
+            Field::Absent => {}
+            Field::Null => {
+                let default = GateLimits::default();
+                (settings.limits.rate, settings.limits.burst) = (default.rate, default.burst);
+            }
+            Field::Given(limit) => match limit.read() {
+                Ok((rate, burst)) => (settings.limits.rate, settings.limits.burst) = (rate, burst),
+                Err((pointer, wrong)) => fault(pointer, wrong),
+            },
+        }
+        if let Some(timeout) = self.timeout_ms.or_default(|| TIMEOUT_DEFAULT.0) {
+            match within("milliseconds", TIMEOUT_MIN.0, TIMEOUT_MAX.0, timeout) {
+                Ok(()) => settings.timeout = Millis(timeout),
+                Err(wrong) => fault("/timeout_ms", wrong),
+            }
+        }
+        if let Some(given) = self.headers.or_default(BTreeMap::new) {
+            match CustomHeaders::parse(given.iter().map(|(name, value)| (name.as_str(), value.as_str()))) {
+                Ok(custom) => {
+                    *headers = custom.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+                }
+                Err(wrong) => fault("/headers", wrong.to_string()),
+            }
+        }
+        if let Some(signing) = self.signing.or_default(Signing::default) {
+            settings.extra_signatures = signing.also;
+        }
+        if self.payload_mode == Field::Given(PayloadMode::Thin) {
+            fault("/payload_mode", "thin payloads are not there yet: use \"full\"".to_owned());
+        }
+        settings.ordering = ordering(settings.ordering, self.ordering, self.behind_dead);
+    }
+}
+
+fn ordering(before: Ordering, name: Field<OrderingName>, behind_dead: Field<BehindDead>) -> Ordering {
+    let (was_by_key, was_behind) = match before {
+        Ordering::Unordered => (OrderingName::Unordered, BehindDead::default()),
+        Ordering::ByKey { behind_dead } => (OrderingName::ByKey, behind_dead),
+    };
+    let name = name.or_default(|| OrderingName::Unordered).unwrap_or(was_by_key);
+    let behind_dead = behind_dead.or_default(BehindDead::default).unwrap_or(was_behind);
+    match name {
+        OrderingName::Unordered => Ordering::Unordered,
+        OrderingName::ByKey => Ordering::ByKey { behind_dead },
+    }
+}
+
+impl RateLimit {
+    fn read(self) -> Result<(Rate, u32), (&'static str, String)> {
+        let Self { per_second, burst } = self;
+        if !(PER_SECOND_MIN..=PER_SECOND_MAX).contains(&per_second) {
+            let wrong = format!("must be between {PER_SECOND_MIN} and {PER_SECOND_MAX}, but is {per_second}");
+            return Err(("/rate_limit/per_second", wrong));
+        }
+        let burst = burst.unwrap_or_else(|| (per_second / 10.0).ceil().max(1.0) as u32);
+        within("requests", 1, BURST_MAX, burst).map_err(|wrong| ("/rate_limit/burst", wrong))?;
+        // In millionths of a request: the range above fits, and nothing is lost that could be measured.
+        Ok((Rate::over((per_second * 1e6) as u64, Millis(1_000_000_000)), burst))
+    }
+}
+
+fn within<N: PartialOrd + std::fmt::Display>(of: &str, least: N, most: N, given: N) -> Result<(), String> {
+    if least <= given && given <= most {
+        return Ok(());
+    }
+    Err(format!("must be between {least} and {most} {of}, but is {given}"))
+}
+
+/// A message without the line and column of a part of the body.
+fn plain(fault: &serde_json::Error) -> String {
+    let told = fault.to_string();
+    told.rfind(" at line ").map_or(told.clone(), |at| told[..at].to_owned())
+}

@@ -1,0 +1,185 @@
+//! A destination at a glance (M1).
+
+use std::collections::BTreeMap;
+
+use doorstep_core::delivery::{BehindDead, Ordering};
+use doorstep_core::destination::Destination;
+use doorstep_core::engine::GateView;
+use doorstep_core::filter::Filter;
+use doorstep_core::gate::{GateStatus, SuspensionReason, ThrottleReason};
+use doorstep_core::id::{DestinationId, TenantId};
+use doorstep_core::outcome::StatusOverrides;
+use doorstep_core::retry::PolicySpec;
+use doorstep_core::route::TypePatterns;
+use doorstep_core::store::{ActivityQuery, Backlog, Tally};
+use doorstep_core::time::Millis;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::settings::{OrderingName, PayloadMode, RateLimit, Signing, algorithm};
+use crate::app::App;
+use crate::problem::Problem;
+use crate::when::When;
+
+/// What counts for the success rate: the last hour.
+const SUCCESS_RATE_OVER: Millis = Millis::from_hours(1);
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DestinationView {
+    #[schema(value_type = String, example = "dst_01j9zq3k5v8w2x4y6z7a8b9c0d")]
+    id: DestinationId,
+    #[schema(value_type = String)]
+    tenant_id: TenantId,
+    #[schema(required)]
+    name: Option<String>,
+    url: String,
+    #[schema(value_type = Vec<String>)]
+    event_types: TypePatterns,
+    #[schema(value_type = Option<Object>, required)]
+    filter: Option<Filter>,
+    #[schema(value_type = Object)]
+    policy: PolicySpec,
+    #[schema(value_type = Object)]
+    status_overrides: StatusOverrides,
+    concurrency: u32,
+    rate_limit: RateLimit,
+    ordering: OrderingName,
+    #[schema(value_type = Option<String>, required)]
+    behind_dead: Option<BehindDead>,
+    timeout_ms: u64,
+    /// The names of the headers that are sent along; their values are not shown.
+    #[schema(value_type = Object, example = json!({"authorization": "***"}))]
+    headers: BTreeMap<String, &'static str>,
+    signing: Signing,
+    payload_mode: PayloadMode,
+    created_at: When,
+    updated_at: When,
+
+    #[schema(value_type = String, example = "active")]
+    status: GateStatus,
+    #[schema(required)]
+    throttled_until: Option<When>,
+    #[schema(value_type = Option<String>, required)]
+    throttle_reason: Option<ThrottleReason>,
+    /// Throttles in a row.
+    throttle_count: u32,
+    breaker: BreakerState,
+    /// When an open breaker lets a probe through.
+    #[schema(required)]
+    next_probe_at: Option<When>,
+    #[schema(value_type = Option<String>, required)]
+    suspension_reason: Option<SuspensionReason>,
+    /// What throttling has taught about this receiver, in requests per second.
+    #[schema(required)]
+    learned_pace: Option<f64>,
+    /// Requests under way now.
+    in_flight: u32,
+    queued_events: u64,
+    /// How long the oldest of them has been waiting.
+    #[schema(required)]
+    oldest_age_ms: Option<u64>,
+    /// The share of requests that succeeded in the last hour; null without any, and in lists.
+    #[schema(required)]
+    success_rate: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum BreakerState {
+    Closed,
+    Open,
+    HalfOpen,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DestinationPage {
+    pub(super) data: Vec<DestinationView>,
+    #[schema(required)]
+    pub(super) next_cursor: Option<String>,
+}
+
+pub(super) async fn view(app: &App, destination: &Destination) -> Result<DestinationView, Problem> {
+    let id = destination.id;
+    let gate = app.engine.gates(vec![id]).await?.pop().flatten();
+    let backlog = app.store.backlogs(vec![id]).await?.pop().unwrap_or_default();
+    let now = app.engine.now();
+    let (from, limit) = (now - SUCCESS_RATE_OVER, 100);
+    let until = now + Millis::from_mins(1);
+    let minutes = app.store.activity(ActivityQuery { destination_id: Some(id), from, until, limit }).await?;
+    let mut tally = Tally::default();
+    for minute in minutes {
+        tally.add(&minute.tally);
+    }
+    let mut view = DestinationView::of(app, destination, gate.as_ref(), backlog);
+    view.success_rate = success_rate(&tally);
+    Ok(view)
+}
+
+pub(super) async fn views(app: &App, found: &[std::sync::Arc<Destination>]) -> Result<Vec<DestinationView>, Problem> {
+    let ids: Vec<DestinationId> = found.iter().map(|destination| destination.id).collect();
+    let gates = app.engine.gates(ids.clone()).await?;
+    let backlogs = app.store.backlogs(ids).await?;
+    let lines = found.iter().zip(gates).zip(backlogs);
+    Ok(lines
+        .map(|((destination, gate), backlog)| DestinationView::of(app, destination, gate.as_ref(), backlog))
+        .collect())
+}
+
+fn success_rate(tally: &Tally) -> Option<f64> {
+    // A throttled request is neither: it costs nothing and says nothing about the receiver's health.
+    let answered = tally.succeeded + tally.transient + tally.ambiguous + tally.permanent;
+    (answered > 0).then(|| tally.succeeded as f64 / answered as f64)
+}
+
+impl DestinationView {
+    fn of(app: &App, destination: &Destination, gate: Option<&GateView>, backlog: Backlog) -> Self {
+        let Destination { id, tenant_id, settings, secrets, created_at, updated_at, .. } = destination;
+        let now = app.engine.now();
+        let (ordering, behind_dead) = match settings.ordering {
+            Ordering::Unordered => (OrderingName::Unordered, None),
+            Ordering::ByKey { behind_dead } => (OrderingName::ByKey, Some(behind_dead)),
+        };
+        let state = gate.map(|gate| &gate.state);
+        let throttled_until = state.and_then(|state| state.throttle.until()).filter(|until| *until > now);
+        let probe_at = state.and_then(|state| state.breaker.probe_at());
+        Self {
+            id: *id,
+            tenant_id: *tenant_id,
+            name: settings.name.clone(),
+            url: settings.url.clone(),
+            event_types: settings.subscription.event_types.clone(),
+            filter: settings.subscription.filter.clone(),
+            policy: settings.policy.clone().into(),
+            status_overrides: settings.status_overrides.clone(),
+            concurrency: settings.limits.concurrency,
+            rate_limit: RateLimit {
+                per_second: settings.limits.rate.as_per_second(),
+                burst: Some(settings.limits.burst),
+            },
+            ordering,
+            behind_dead,
+            timeout_ms: settings.timeout.0,
+            headers: secrets.headers.iter().map(|(name, _)| (name.clone(), "***")).collect(),
+            signing: Signing { algorithm: algorithm(secrets), also: settings.extra_signatures.clone() },
+            payload_mode: PayloadMode::Full,
+            created_at: When(*created_at),
+            updated_at: When(*updated_at),
+            status: gate.map_or(GateStatus::Active, |gate| gate.status),
+            throttled_until: throttled_until.map(When),
+            throttle_reason: state.and_then(|state| state.throttle.reason()).filter(|_| throttled_until.is_some()),
+            throttle_count: state.map_or(0, |state| state.throttle.consecutive()),
+            breaker: match probe_at {
+                None => BreakerState::Closed,
+                Some(probe_at) if now < probe_at => BreakerState::Open,
+                Some(_) => BreakerState::HalfOpen,
+            },
+            next_probe_at: probe_at.map(When),
+            suspension_reason: state.and_then(|state| state.suspension.reason()),
+            learned_pace: state.and_then(|state| state.pace.learned()).map(|rate| rate.as_per_second()),
+            in_flight: gate.map_or(0, |gate| gate.in_flight),
+            queued_events: backlog.queued,
+            oldest_age_ms: backlog.oldest_created_at.map(|at| now.since(at).0),
+            success_rate: None,
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Events: taking them in (I1, I2, I5, I7), and looking at them.
+
+mod new;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use doorstep_core::engine::Accepted;
+use doorstep_core::event::Event;
+use doorstep_core::id::{EventId, TenantId};
+use doorstep_core::route::EventType;
+use doorstep_core::store::{EventFilter, EventSummary, Page, Refusal};
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::ask::{Id, Query};
+use crate::body;
+use crate::page;
+use crate::problem::Problem;
+use crate::when::When;
+use new::{NewEvent, idempotency_key};
+
+/// Events in a batch.
+pub(crate) const BATCH_MAX: usize = 1_000;
+/// What an event's body may be longer than its payload: base64, and the other fields.
+fn body_max(payload_max: usize) -> usize {
+    payload_max / 3 * 4 + 64 * 1024
+}
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(list, accept)).routes(routes!(accept_batch)).routes(routes!(get))
+}
+
+/// An event that is on disk.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AcceptedView {
+    #[schema(value_type = String, example = "evt_01j9zq3k5v8w2x4y6z7a8b9c0d")]
+    id: EventId,
+    /// How many destinations it goes to.
+    deliveries: usize,
+    /// It was accepted before: no second delivery is made.
+    duplicate: bool,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewBatch<'a> {
+    #[serde(borrow)]
+    #[schema(value_type = Vec<NewEvent>, min_items = 1, max_items = 1000)]
+    events: Vec<&'a RawValue>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct BatchResult {
+    /// In the order of the events.
+    results: Vec<ItemResult>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub(crate) enum ItemResult {
+    Accepted(AcceptedView),
+    Refused { error: Problem },
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct EventView {
+    #[schema(value_type = String)]
+    id: EventId,
+    #[schema(value_type = String)]
+    tenant_id: TenantId,
+    #[schema(value_type = String, example = "invoice.paid")]
+    r#type: EventType,
+    #[schema(value_type = String)]
+    content_type: Arc<str>,
+    payload_bytes: u64,
+    #[schema(value_type = Option<String>, required)]
+    ordering_key: Option<Arc<str>>,
+    #[schema(required)]
+    produced_at: Option<When>,
+    #[schema(value_type = Option<String>, required)]
+    schema_version: Option<Arc<str>>,
+    accepted_at: When,
+    /// How many deliveries were made of it.
+    deliveries: u64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct EventDetail {
+    #[serde(flatten)]
+    event: EventView,
+    #[schema(required)]
+    ttl_ms: Option<u64>,
+    /// In hexadecimal.
+    payload_sha256: String,
+    /// The payload as it came, if it is JSON …
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    payload: Option<Box<RawValue>>,
+    /// … and otherwise in base64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_base64: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct EventPage {
+    data: Vec<EventView>,
+    #[schema(required)]
+    next_cursor: Option<String>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EventList {
+    #[param(value_type = Option<String>)]
+    tenant_id: Option<TenantId>,
+    #[param(value_type = Option<String>)]
+    r#type: Option<EventType>,
+    #[param(value_type = Option<String>)]
+    created_after: Option<When>,
+    #[param(value_type = Option<String>)]
+    created_before: Option<When>,
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EventOf {
+    /// Needed only where two tenants have an event with the same ID.
+    #[param(value_type = Option<String>)]
+    tenant_id: Option<TenantId>,
+}
+
+/// Take an event in
+///
+/// The answer comes once it is on disk. The same event again (by `id`, or by the header `Idempotency-Key`) is answered as
+/// before, and makes no second delivery.
+#[utoipa::path(post, path = "/v1/events", tag = "events", request_body = NewEvent,
+    params(("idempotency-key" = Option<String>, Header)),
+    responses((status = 202, body = AcceptedView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn accept(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+    let taken = take_one(&app, request).await;
+    count(&app, taken.iter().map(|view| view.duplicate), u64::from(taken.is_err()));
+    Ok((StatusCode::ACCEPTED, axum::Json(taken?)).into_response())
+}
+
+async fn take_one(app: &App, request: Request) -> Result<AcceptedView, Problem> {
+    let (head, sent) = request.into_parts();
+    body::check_is_json(&head.headers)?;
+    let key = idempotency_key(&head.headers)?;
+    let bytes = body::read(sent, body_max(app.limits.payload_max), app.limits.body_within).await?;
+    let new: NewEvent<'_> = body::parse(&bytes)?;
+    let event = new.read(app, key, |payload| bytes.slice_ref(payload))?;
+    let id = event.id.clone();
+    let accepted = app.engine.accept(vec![event]).await?.pop().unwrap_or(Err(Refusal::NotFound))?;
+    Ok(AcceptedView::of(id, accepted))
+}
+
+/// Take many events in at once
+///
+/// Each has its own result: one that is refused does not keep the others out.
+#[utoipa::path(post, path = "/v1/events/batch", tag = "events", request_body = NewBatch,
+    responses((status = 200, body = BatchResult), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn accept_batch(State(app): State<Arc<App>>, request: Request) -> Result<axum::Json<BatchResult>, Problem> {
+    let (head, sent) = request.into_parts();
+    body::check_is_json(&head.headers)?;
+    let bytes = body::read(sent, app.limits.batch_bytes_max, app.limits.body_within).await?;
+    let batch: NewBatch<'_> = body::parse(&bytes)?;
+    let n = batch.events.len();
+    if !(1..=BATCH_MAX).contains(&n) {
+        return Err(Problem::invalid_at("/events", format!("a batch has 1 to {BATCH_MAX} events, but this has {n}")));
+    }
+    let mut results = Vec::with_capacity(n);
+    let mut events = Vec::with_capacity(n);
+    for (at, raw) in batch.events.into_iter().enumerate() {
+        // A copy each: one event that waits long must not keep the whole batch in memory.
+        let copied = |payload: &[u8]| bytes::Bytes::copy_from_slice(payload);
+        let read = body::parse::<NewEvent<'_>>(raw.get().as_bytes()).and_then(|new| new.read(&app, None, copied));
+        match read {
+            Ok(event) => {
+                results.push(Ok(event.id.clone()));
+                events.push(event);
+            }
+            Err(problem) => results.push(Err(problem.within(&format!("/events/{at}")))),
+        }
+    }
+    let mut answers = app.engine.accept(events).await?.into_iter();
+    let results: Vec<ItemResult> = results
+        .into_iter()
+        .map(|read| match read.and_then(|id| Ok((id, answers.next().unwrap_or(Err(Refusal::NotFound))?))) {
+            Ok((id, accepted)) => ItemResult::Accepted(AcceptedView::of(id, accepted)),
+            Err(error) => ItemResult::Refused { error },
+        })
+        .collect();
+    let refused = results.iter().filter(|result| matches!(result, ItemResult::Refused { .. })).count();
+    let accepted = results.iter().filter_map(|result| match result {
+        ItemResult::Accepted(view) => Some(view.duplicate),
+        ItemResult::Refused { .. } => None,
+    });
+    count(&app, accepted, refused as u64);
+    Ok(axum::Json(BatchResult { results }))
+}
+
+/// Events, newest first
+#[utoipa::path(get, path = "/v1/events", tag = "events", params(EventList),
+    responses((status = 200, body = EventPage), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn list(State(app): State<Arc<App>>, Query(asked): Query<EventList>) -> Result<axum::Json<EventPage>, Problem> {
+    let limit = page::limit(asked.limit)?;
+    let before_seq = page::read_cursor("evt", asked.cursor.as_deref())?;
+    let filter = EventFilter {
+        tenant_id: asked.tenant_id,
+        event_type: asked.r#type,
+        accepted_after: asked.created_after.map(|at| at.0),
+        accepted_before: asked.created_before.map(|at| at.0),
+    };
+    let mut found = app.store.event_list(filter, Page { before_seq, limit: limit + 1 }).await?;
+    let next_cursor = page::cut(&mut found, limit, |last| page::cursor("evt", last.seq));
+    Ok(axum::Json(EventPage { data: found.into_iter().map(EventView::of).collect(), next_cursor }))
+}
+
+/// One event, with its payload
+#[utoipa::path(get, path = "/v1/events/{id}", tag = "events", params(("id" = String, Path), EventOf),
+    responses((status = 200, body = EventDetail), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn get(
+    State(app): State<Arc<App>>,
+    Id(id): Id<EventId>,
+    Query(of): Query<EventOf>,
+) -> Result<axum::Json<EventDetail>, Problem> {
+    let mut found = app.store.event(of.tenant_id, id.clone()).await?;
+    if found.len() > 1 {
+        let detail = "several tenants have an event with this ID: say whose with `?tenant_id=`";
+        return Err(Problem::invalid_at("?tenant_id", detail));
+    }
+    let (summary, event) =
+        found.pop().ok_or_else(|| Problem::not_found(format!("there is no event {id} (any more)")))?;
+    Ok(axum::Json(EventDetail::of(summary, &event)))
+}
+
+impl AcceptedView {
+    fn of(id: EventId, accepted: Accepted) -> Self {
+        Self { id, deliveries: accepted.deliveries, duplicate: accepted.duplicate }
+    }
+}
+
+impl EventView {
+    fn of(summary: EventSummary) -> Self {
+        Self {
+            id: summary.id,
+            tenant_id: summary.tenant_id,
+            r#type: summary.event_type,
+            content_type: summary.content_type,
+            payload_bytes: summary.payload_bytes,
+            ordering_key: summary.ordering_key,
+            produced_at: summary.produced_at.map(When),
+            schema_version: summary.schema_version,
+            accepted_at: When(summary.accepted_at),
+            deliveries: summary.deliveries,
+        }
+    }
+}
+
+impl EventDetail {
+    fn of(summary: EventSummary, event: &Event) -> Self {
+        let is_json = event.content_type.starts_with("application/json") || event.content_type.contains("+json");
+        let json = std::str::from_utf8(&event.payload).ok().filter(|_| is_json);
+        let payload = json.and_then(|text| RawValue::from_string(text.to_owned()).ok());
+        let payload_base64 = payload.is_none().then(|| STANDARD.encode(&event.payload));
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &event.payload);
+        let payload_sha256 = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let ttl_ms = event.ttl.map(|ttl| ttl.0);
+        Self { event: EventView::of(summary), ttl_ms, payload_sha256, payload, payload_base64 }
+    }
+}
+
+fn count(app: &App, accepted: impl Iterator<Item = bool>, refused: u64) {
+    let (mut new, mut repeated) = (0, 0);
+    accepted.for_each(|duplicate| if duplicate { repeated += 1 } else { new += 1 });
+    app.counts.events_accepted.fetch_add(new, Ordering::Relaxed);
+    app.counts.events_repeated.fetch_add(repeated, Ordering::Relaxed);
+    app.counts.events_refused.fetch_add(refused, Ordering::Relaxed);
+}

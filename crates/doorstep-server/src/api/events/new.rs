@@ -1,0 +1,236 @@
+//! An event as a producer sends it, and everything that can be wrong with it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use doorstep_core::custom_headers::CustomHeaders;
+use doorstep_core::event::Event;
+use doorstep_core::id::{EventId, TenantId};
+use doorstep_core::route::EventType;
+use doorstep_core::time::Millis;
+use http::{HeaderMap, HeaderValue};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::app::App;
+use crate::problem::{FieldFault, Problem};
+use crate::when::When;
+
+const ORDERING_KEY_BYTES_MAX: usize = 256;
+const SCHEMA_VERSION_BYTES_MAX: usize = 64;
+const CONTENT_TYPE_BYTES_MAX: usize = 256;
+const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
+/// An event that nobody wants any more after this long; ninety days at most.
+const TTL_MIN: u64 = 1_000;
+const TTL_MAX: u64 = 90 * 24 * 3_600_000;
+const JSON: &str = "application/json";
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewEvent<'a> {
+    #[schema(value_type = String, example = "ten_01j9zq3k5v8w2x4y6z7a8b9c0d")]
+    tenant_id: TenantId,
+    #[serde(borrow)]
+    #[schema(value_type = String, example = "invoice.paid")]
+    r#type: Cow<'a, str>,
+    /// Any JSON value. Its bytes are sent exactly as they stand here.
+    #[serde(borrow, default)]
+    #[schema(value_type = Object, example = json!({"amount": 100}))]
+    payload: Option<&'a RawValue>,
+    /// Anything else, together with `content_type`.
+    #[serde(borrow, default)]
+    #[schema(value_type = Option<String>)]
+    payload_base64: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    #[schema(value_type = Option<String>, example = "text/plain")]
+    content_type: Option<Cow<'a, str>>,
+    /// The producer's own ID, 1 to 128 letters, digits, `_` and `-`; made if it is not given.
+    #[serde(borrow, default)]
+    #[schema(value_type = Option<String>)]
+    id: Option<Cow<'a, str>>,
+    /// Deliveries with the same key go in order to destinations that ask for it.
+    #[serde(borrow, default)]
+    #[schema(value_type = Option<String>, max_length = 256)]
+    ordering_key: Option<Cow<'a, str>>,
+    #[serde(default)]
+    produced_at: Option<When>,
+    #[serde(borrow, default)]
+    #[schema(value_type = Option<String>, max_length = 64)]
+    schema_version: Option<Cow<'a, str>>,
+    /// It is given up after this long, whatever its destinations' policies say.
+    #[serde(default)]
+    #[schema(minimum = 1000, maximum = 7_776_000_000_u64)]
+    ttl_ms: Option<u64>,
+    /// Sent along with each of its deliveries.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    headers: Option<BTreeMap<String, String>>,
+}
+
+impl NewEvent<'_> {
+    /// The event that is meant. `keep` makes bytes of ours out of those of the body.
+    pub(super) fn read(
+        self,
+        app: &App,
+        key: Option<String>,
+        keep: impl FnOnce(&[u8]) -> Bytes,
+    ) -> Result<Event, Problem> {
+        let mut faults = Vec::new();
+        let mut fault = |pointer: &str, detail: String| faults.push(FieldFault::new(pointer, detail));
+        if app.engine.tenant(self.tenant_id).is_none() {
+            fault("/tenant_id", format!("there is no tenant {}", self.tenant_id));
+        }
+        let event_type: Option<EventType> =
+            self.r#type.parse().map_err(|wrong| fault("/type", format!("{wrong}"))).ok();
+        let id = match (&self.id, key) {
+            (Some(id), _) => EventId::new(id).map_err(|wrong| fault("/id", wrong.to_string())).ok(),
+            (None, Some(key)) => Some(named_by(self.tenant_id, &key)),
+            (None, None) => Some(EventId::generated(app.engine.new_id())),
+        };
+        for (pointer, text, max) in [
+            ("/ordering_key", &self.ordering_key, ORDERING_KEY_BYTES_MAX),
+            ("/schema_version", &self.schema_version, SCHEMA_VERSION_BYTES_MAX),
+        ] {
+            if let Some(text) = text
+                && !(1..=max).contains(&text.len())
+            {
+                fault(pointer, format!("has 1 to {max} bytes, but this has {}", text.len()));
+            }
+        }
+        if let Some(ttl) = self.ttl_ms
+            && !(TTL_MIN..=TTL_MAX).contains(&ttl)
+        {
+            fault("/ttl_ms", format!("must be between {TTL_MIN} and {TTL_MAX}, but is {ttl}"));
+        }
+        let headers = self.headers.unwrap_or_default();
+        let headers = CustomHeaders::parse(headers.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        let headers = headers.map_err(|wrong| fault("/headers", wrong.to_string())).ok();
+        let content_type = content_type(self.content_type.as_deref(), self.payload_base64.is_some());
+        let content_type = content_type.map_err(|wrong| fault("/content_type", wrong)).ok();
+        let payload = payload(self.payload, self.payload_base64.as_deref(), keep);
+        let payload = payload.map_err(|(pointer, wrong)| fault(pointer, wrong)).ok();
+        let (Some(event_type), Some(id), Some(headers), Some(content_type), Some(payload), true) =
+            (event_type, id, headers, content_type, payload, faults.is_empty())
+        else {
+            return Err(Problem::invalid(faults));
+        };
+        let max = app.limits.payload_max;
+        if payload.len() > max {
+            let detail =
+                format!("the payload has {} bytes, {max} are allowed: send a reference to the data", payload.len());
+            return Err(Problem::too_large(detail));
+        }
+        Ok(Event {
+            id,
+            tenant_id: self.tenant_id,
+            event_type,
+            content_type,
+            payload,
+            ordering_key: self.ordering_key.map(|key| Arc::from(&*key)),
+            produced_at: self.produced_at.map(|at| at.0),
+            schema_version: self.schema_version.map(|version| Arc::from(&*version)),
+            headers: headers.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            ttl: self.ttl_ms.map(Millis),
+            accepted_at: app.engine.now(),
+        })
+    }
+}
+
+fn payload(
+    json: Option<&RawValue>,
+    base64: Option<&str>,
+    keep: impl FnOnce(&[u8]) -> Bytes,
+) -> Result<Bytes, (&'static str, String)> {
+    match (json, base64) {
+        (Some(json), None) => Ok(keep(json.get().as_bytes())),
+        (None, Some(text)) => STANDARD
+            .decode(text)
+            .map(Bytes::from)
+            .map_err(|wrong| ("/payload_base64", format!("is not base64 (the standard alphabet, padded): {wrong}"))),
+        (None, None) => {
+            Err(("/payload", "is missing: give any JSON value, or payload_base64 and content_type".to_owned()))
+        }
+        (Some(_), Some(_)) => Err(("/payload_base64", "stands beside payload: give one of them".to_owned())),
+    }
+}
+
+fn content_type(given: Option<&str>, is_bytes: bool) -> Result<Arc<str>, String> {
+    match given {
+        None if is_bytes => Err("is missing: say what payload_base64 holds, like text/plain".to_owned()),
+        None => Ok(JSON.into()),
+        Some(given) => {
+            let fits = given.len() <= CONTENT_TYPE_BYTES_MAX
+                && given.contains('/')
+                && !given.starts_with('/')
+                && given.bytes().all(|b| b == b' ' || b.is_ascii_graphic())
+                && HeaderValue::from_str(given).is_ok();
+            if fits { Ok(given.into()) } else { Err("is not a content type, like application/xml".to_owned()) }
+        }
+    }
+}
+
+/// The producer's key for this request, quoted or not (REFERENCE of the draft: an SF string).
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    let wrong = || {
+        let detail = format!("is 1 to {IDEMPOTENCY_KEY_BYTES_MAX} visible ASCII characters, with or without quotes");
+        Problem::invalid_at("idempotency-key:", detail)
+    };
+    let text = value.to_str().map_err(|_| wrong())?.trim();
+    let key = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+    let fits =
+        (1..=IDEMPOTENCY_KEY_BYTES_MAX).contains(&key.len()) && key.bytes().all(|b| b == b' ' || b.is_ascii_graphic());
+    if fits { Ok(Some(key.to_owned())) } else { Err(wrong()) }
+}
+
+/// The ID of the event that a producer sends under this key: the same each time. So the store itself recognises a
+/// repetition, in the very transaction that accepts the event.
+fn named_by(tenant_id: TenantId, key: &str) -> EventId {
+    let mut named = tenant_id.0.to_be_bytes().to_vec();
+    named.extend_from_slice(key.as_bytes());
+    let hash = digest(&SHA256, &named);
+    let mut bits = [0; 16];
+    bits.copy_from_slice(&hash.as_ref()[..16]);
+    EventId::generated(u128::from_be_bytes(bits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_names_the_same_event_each_time_and_another_for_another_tenant() {
+        let (one, two) = (TenantId(1), TenantId(2));
+        assert_eq!(named_by(one, "a"), named_by(one, "a"));
+        assert_ne!(named_by(one, "a"), named_by(two, "a"));
+        assert_ne!(named_by(one, "a"), named_by(one, "b"));
+    }
+
+    #[test]
+    fn a_key_is_read_quoted_or_bare() {
+        let read = |value: &str| {
+            let headers = HeaderMap::from_iter([("idempotency-key".parse().unwrap(), value.parse().unwrap())]);
+            idempotency_key(&headers)
+        };
+        assert_eq!(read("\"8e03\"").unwrap().as_deref(), Some("8e03"));
+        assert_eq!(read("8e03").unwrap().as_deref(), Some("8e03"));
+        assert!(read("\"\"").is_err() && read(&"x".repeat(256)).is_err());
+        assert_eq!(idempotency_key(&HeaderMap::new()).unwrap(), None);
+    }
+
+    #[test]
+    fn bytes_need_a_content_type_and_json_has_one() {
+        assert_eq!(&*content_type(None, false).unwrap(), "application/json");
+        assert!(content_type(None, true).is_err());
+        assert_eq!(&*content_type(Some("text/plain; charset=utf-8"), true).unwrap(), "text/plain; charset=utf-8");
+        for wrong in ["", "text", "/x", "text/plain\r\nx: y", "täxt/plain"] {
+            assert!(content_type(Some(wrong), true).is_err(), "{wrong:?}");
+        }
+    }
+}

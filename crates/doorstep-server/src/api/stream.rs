@@ -1,0 +1,210 @@
+//! What happens, as it happens (server-sent events).
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::sse::{Event as Line, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use doorstep_core::attempt::Answer;
+use doorstep_core::engine::{Attempted, News};
+use doorstep_core::gate::{GateChange, SuspensionReason, ThrottleReason};
+use doorstep_core::id::{AttemptId, DeliveryId, DestinationId, EventId, TenantId};
+use doorstep_core::outcome::{Class, Fault};
+use doorstep_core::retry::{DeadReason, Decision};
+use doorstep_core::route::EventType;
+use serde::{Deserialize, Serialize};
+use tokio::sync::broadcast::error::RecvError;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::ask::Query;
+use crate::problem::Problem;
+use crate::when::When;
+
+/// A quiet stream says this often that it is still there.
+const HEARTBEAT: std::time::Duration = std::time::Duration::from_secs(15);
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(stream))
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Watch {
+    #[param(value_type = Option<String>)]
+    tenant_id: Option<TenantId>,
+    #[param(value_type = Option<String>)]
+    destination_id: Option<DestinationId>,
+}
+
+/// One request to a receiver, and what follows from it: `event: attempt`.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AttemptNews {
+    at: When,
+    #[schema(value_type = String)]
+    tenant_id: TenantId,
+    #[schema(value_type = String)]
+    destination_id: DestinationId,
+    #[schema(value_type = String)]
+    delivery_id: DeliveryId,
+    #[schema(value_type = String)]
+    attempt_id: AttemptId,
+    #[schema(value_type = String)]
+    event_id: EventId,
+    #[schema(value_type = String)]
+    event_type: EventType,
+    number: u32,
+    #[schema(value_type = String)]
+    class: Class,
+    status_code: Option<u16>,
+    #[schema(value_type = Option<String>)]
+    error: Option<Fault>,
+    total_ms: u64,
+    then: Then,
+    /// When it is tried again.
+    retry_at: Option<When>,
+    #[schema(value_type = Option<String>)]
+    reason: Option<DeadReason>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Then {
+    Delivered,
+    RetryScheduled,
+    /// Back to the queue: the receiver is throttled, and it cost nothing.
+    Queued,
+    Dead,
+}
+
+/// A change of a destination's gate: `event: gate`.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct GateNews {
+    at: When,
+    #[schema(value_type = String)]
+    tenant_id: TenantId,
+    #[schema(value_type = String)]
+    destination_id: DestinationId,
+    #[serde(flatten)]
+    #[schema(inline)]
+    change: Change,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(tag = "change", rename_all = "snake_case")]
+pub(crate) enum Change {
+    Throttled {
+        until: When,
+        #[schema(value_type = String)]
+        reason: ThrottleReason,
+        consecutive: u32,
+    },
+    Unthrottled,
+    Tripped {
+        until: When,
+        trips: u32,
+    },
+    Recovered,
+    Suspended {
+        #[schema(value_type = String)]
+        reason: SuspensionReason,
+    },
+}
+
+/// Watch requests and gates as they happen
+///
+/// Server-sent events: `attempt`, `gate`, and `missed` with a number if this client was too slow to hear everything.
+#[utoipa::path(get, path = "/v1/stream", tag = "stream", params(Watch),
+    responses((status = 200, body = String, content_type = "text/event-stream"), (status = "4XX", body = Problem),
+        (status = 503, body = Problem)))]
+async fn stream(State(app): State<Arc<App>>, Query(watch): Query<Watch>) -> Result<Response, Problem> {
+    let place = Arc::clone(&app.watchers).try_acquire_owned();
+    let place = place.map_err(|_| Problem::busy("too many clients watch already: try again when one has gone"))?;
+    let heard = app.news.subscribe();
+    let lines = futures_util::stream::unfold((heard, place), move |(mut heard, place)| async move {
+        loop {
+            let line = match heard.recv().await {
+                Ok(news) if watch.wants(&news) => line(&news),
+                Ok(_) => continue,
+                Err(RecvError::Lagged(n)) => Line::default().event("missed").data(n.to_string()),
+                Err(RecvError::Closed) => return None,
+            };
+            return Some((Ok::<_, Infallible>(line), (heard, place)));
+        }
+    });
+    Ok(Sse::new(lines).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response())
+}
+
+impl Watch {
+    fn wants(&self, news: &News) -> bool {
+        let (tenant_id, destination_id) = match news {
+            News::Attempted(attempted) => (attempted.tenant_id, attempted.destination_id),
+            News::GateChanged { tenant_id, destination_id, .. } => (*tenant_id, *destination_id),
+        };
+        self.tenant_id.is_none_or(|wanted| wanted == tenant_id)
+            && self.destination_id.is_none_or(|wanted| wanted == destination_id)
+    }
+}
+
+fn line(news: &News) -> Line {
+    let (kind, data) = match news {
+        News::Attempted(attempted) => ("attempt", serde_json::to_string(&AttemptNews::of(attempted))),
+        News::GateChanged { at, tenant_id, destination_id, change } => {
+            let (at, tenant_id, destination_id) = (When(*at), *tenant_id, *destination_id);
+            let change = Change::of(*change);
+            ("gate", serde_json::to_string(&GateNews { at, tenant_id, destination_id, change }))
+        }
+    };
+    // Plain fields always become JSON.
+    Line::default().event(kind).data(data.unwrap_or_default())
+}
+
+impl AttemptNews {
+    fn of(attempted: &Attempted) -> Self {
+        let (status_code, error) = match attempted.attempt.answer {
+            Answer::Status(status) => (Some(status), None),
+            Answer::Fault(fault) => (None, Some(fault)),
+        };
+        let (then, retry_at, reason) = match attempted.decision {
+            Decision::Delivered => (Then::Delivered, None, None),
+            Decision::RetryAt(at) => (Then::RetryScheduled, Some(When(at)), None),
+            Decision::Requeue => (Then::Queued, None, None),
+            Decision::Dead(reason) => (Then::Dead, None, Some(reason)),
+        };
+        Self {
+            at: When(attempted.at),
+            tenant_id: attempted.tenant_id,
+            destination_id: attempted.destination_id,
+            delivery_id: attempted.delivery_id,
+            attempt_id: attempted.attempt.id,
+            event_id: attempted.event_id.clone(),
+            event_type: attempted.event_type.clone(),
+            number: attempted.attempt.number,
+            class: attempted.outcome.class(),
+            status_code,
+            error,
+            total_ms: attempted.attempt.timings.total.0,
+            then,
+            retry_at,
+            reason,
+        }
+    }
+}
+
+impl Change {
+    fn of(change: GateChange) -> Self {
+        match change {
+            GateChange::Throttled { until, reason, consecutive } => {
+                Self::Throttled { until: When(until), reason, consecutive }
+            }
+            GateChange::Unthrottled => Self::Unthrottled,
+            GateChange::Tripped { until, trips } => Self::Tripped { until: When(until), trips },
+            GateChange::Recovered => Self::Recovered,
+            GateChange::Suspended(reason) => Self::Suspended { reason },
+        }
+    }
+}

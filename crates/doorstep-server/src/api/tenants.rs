@@ -1,0 +1,184 @@
+//! Tenants: customers of the operator.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use doorstep_core::destination::Tenant;
+use doorstep_core::id::TenantId;
+use http::StatusCode;
+use http::header::LOCATION;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::ask::{Id, Query};
+use crate::body::Json;
+use crate::field::Field;
+use crate::page;
+use crate::problem::{FieldFault, Problem};
+use crate::when::When;
+
+/// A tenant's name is at most this many characters.
+pub(crate) const NAME_CHARS_MAX: usize = 200;
+const EMAIL_BYTES_MAX: usize = 254;
+/// A tenant's share in the turns is at most this.
+const WEIGHT_MAX: u32 = 1_000;
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get, change))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewTenant {
+    #[schema(min_length = 1, max_length = 200, example = "Acme")]
+    name: String,
+    /// Where notices about its destinations go.
+    #[schema(example = "ops@acme.example")]
+    contact_email: Option<String>,
+    /// Its share in the turns when capacity is short. 1 unless given.
+    #[schema(minimum = 1, maximum = 1000)]
+    weight: Option<u32>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TenantChange {
+    name: Option<String>,
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    contact_email: Field<String>,
+    #[schema(minimum = 1, maximum = 1000)]
+    weight: Option<u32>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TenantView {
+    #[schema(value_type = String, example = "ten_01j9zq3k5v8w2x4y6z7a8b9c0d")]
+    id: TenantId,
+    name: String,
+    #[schema(required)]
+    contact_email: Option<String>,
+    weight: u32,
+    created_at: When,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TenantPage {
+    data: Vec<TenantView>,
+    #[schema(required)]
+    next_cursor: Option<String>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct TenantList {
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+impl TenantView {
+    fn of(tenant: &Tenant) -> Self {
+        let Tenant { id, name, contact_email, weight, created_at } = tenant.clone();
+        Self { id, name, contact_email, weight, created_at: When(created_at) }
+    }
+}
+
+/// Make a tenant
+#[utoipa::path(post, path = "/v1/tenants", tag = "tenants", request_body = NewTenant,
+    responses((status = 201, body = TenantView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn create(State(app): State<Arc<App>>, Json(new): Json<NewTenant>) -> Result<Response, Problem> {
+    let tenant = Tenant {
+        id: TenantId(app.engine.new_id()),
+        name: new.name,
+        contact_email: new.contact_email,
+        weight: new.weight.unwrap_or(1),
+        created_at: app.engine.now(),
+    };
+    check(&tenant)?;
+    let tenant = app.engine.put_tenant(tenant).await??;
+    let at = [(LOCATION, format!("/v1/tenants/{}", tenant.id))];
+    Ok((StatusCode::CREATED, at, axum::Json(TenantView::of(&tenant))).into_response())
+}
+
+/// Tenants, oldest first
+#[utoipa::path(get, path = "/v1/tenants", tag = "tenants", params(TenantList),
+    responses((status = 200, body = TenantPage), (status = "4XX", body = Problem)))]
+async fn list(State(app): State<Arc<App>>, Query(asked): Query<TenantList>) -> Result<axum::Json<TenantPage>, Problem> {
+    let limit = page::limit(asked.limit)?;
+    let after = page::read_cursor("ten", asked.cursor.as_deref())?;
+    let mut found = app.engine.tenants(after, limit + 1);
+    let next_cursor = page::cut(&mut found, limit, |last| page::cursor("ten", last.id));
+    Ok(axum::Json(TenantPage { data: found.iter().map(|tenant| TenantView::of(tenant)).collect(), next_cursor }))
+}
+
+/// One tenant
+#[utoipa::path(get, path = "/v1/tenants/{id}", tag = "tenants", params(("id" = String, Path)),
+    responses((status = 200, body = TenantView), (status = "4XX", body = Problem)))]
+async fn get(State(app): State<Arc<App>>, Id(id): Id<TenantId>) -> Result<axum::Json<TenantView>, Problem> {
+    Ok(axum::Json(TenantView::of(&*known(&app, id)?)))
+}
+
+/// Change a tenant
+#[utoipa::path(patch, path = "/v1/tenants/{id}", tag = "tenants", params(("id" = String, Path)), request_body = TenantChange,
+    responses((status = 200, body = TenantView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn change(
+    State(app): State<Arc<App>>,
+    Id(id): Id<TenantId>,
+    Json(change): Json<TenantChange>,
+) -> Result<axum::Json<TenantView>, Problem> {
+    let mut tenant = Tenant::clone(&*known(&app, id)?);
+    tenant.name = change.name.unwrap_or(tenant.name);
+    tenant.weight = change.weight.unwrap_or(tenant.weight);
+    match change.contact_email {
+        Field::Absent => {}
+        Field::Null => tenant.contact_email = None,
+        Field::Given(email) => tenant.contact_email = Some(email),
+    }
+    check(&tenant)?;
+    let tenant = app.engine.put_tenant(tenant).await??;
+    Ok(axum::Json(TenantView::of(&tenant)))
+}
+
+pub(crate) fn known(app: &App, id: TenantId) -> Result<Arc<Tenant>, Problem> {
+    app.engine.tenant(id).ok_or_else(|| Problem::not_found(format!("there is no tenant {id}")))
+}
+
+fn check(tenant: &Tenant) -> Result<(), Problem> {
+    let mut faults = Vec::new();
+    if let Err(fault) = check_name(&tenant.name) {
+        faults.push(FieldFault::new("/name", fault));
+    }
+    if let Some(email) = &tenant.contact_email
+        && !is_email(email)
+    {
+        faults.push(FieldFault::new("/contact_email", "is not an e-mail address: it looks like name@example.com"));
+    }
+    if !(1..=WEIGHT_MAX).contains(&tenant.weight) {
+        let given = tenant.weight;
+        faults.push(FieldFault::new("/weight", format!("must be between 1 and {WEIGHT_MAX}, but is {given}")));
+    }
+    if faults.is_empty() { Ok(()) } else { Err(Problem::invalid(faults)) }
+}
+
+/// A name for people: some text, not too much, on one line.
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
+    let chars = name.chars().count();
+    if !(1..=NAME_CHARS_MAX).contains(&chars) {
+        return Err(format!("a name has 1 to {NAME_CHARS_MAX} characters, but this has {chars}"));
+    }
+    if name.chars().any(char::is_control) {
+        return Err("a name has no line breaks or other control characters".to_owned());
+    }
+    Ok(())
+}
+
+/// Whether mail could be sent there. What the receiving server thinks of it, only sending tells.
+fn is_email(text: &str) -> bool {
+    let visible = text.len() <= EMAIL_BYTES_MAX && text.chars().all(|c| !c.is_whitespace() && !c.is_control());
+    visible
+        && text.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty() && !host.contains('@'))
+}

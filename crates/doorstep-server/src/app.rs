@@ -1,0 +1,74 @@
+//! What every handler works with.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use doorstep_core::engine::{Engine, News};
+use doorstep_core::store::Store;
+use tokio::sync::{Semaphore, broadcast};
+
+use crate::auth::KeyHash;
+
+/// What the API keeps to. Every input has a bound (S8).
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of one event's payload (I5).
+    pub payload_max: usize,
+    /// Bytes of a whole batch.
+    pub batch_bytes_max: usize,
+    /// How long a client may take to send a body.
+    pub body_within: Duration,
+    /// Clients that watch the stream at the same time.
+    pub watchers_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            payload_max: 256 * 1024,
+            batch_bytes_max: 8 * 1024 * 1024,
+            body_within: Duration::from_secs(30),
+            watchers_max: 256,
+        }
+    }
+}
+
+/// The API's state.
+pub struct App {
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) news: broadcast::Sender<News>,
+    pub(crate) admin_key: KeyHash,
+    pub(crate) limits: Limits,
+    pub(crate) counts: Counts,
+    pub(crate) watchers: Arc<Semaphore>,
+}
+
+/// What has been counted since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) events_accepted: AtomicU64,
+    pub(crate) events_repeated: AtomicU64,
+    pub(crate) events_refused: AtomicU64,
+}
+
+impl App {
+    pub fn new(
+        engine: Arc<dyn Engine>,
+        store: Arc<dyn Store>,
+        news: broadcast::Sender<News>,
+        admin_key: KeyHash,
+        limits: Limits,
+    ) -> Self {
+        let watchers = Arc::new(Semaphore::new(limits.watchers_max));
+        Self { engine, store, news, admin_key, limits, counts: Counts::default(), watchers }
+    }
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("App").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,163 @@
+//! Reading a request's body: bounded in size and time, and with the place of whatever is wrong in it.
+
+use axum::body::Body;
+use axum::extract::{FromRequest, Request};
+use bytes::Bytes;
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::app::App;
+use crate::problem::{FieldFault, Problem};
+
+/// Bodies of everything but events are at most this long.
+pub(crate) const BODY_BYTES_MAX: usize = 256 * 1024;
+
+/// A JSON body, read into `T`.
+#[derive(Debug)]
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
+        check_is_json(request.headers())?;
+        let bytes = read(request.into_body(), BODY_BYTES_MAX, app.limits.body_within).await?;
+        parse(&bytes).map(Self)
+    }
+}
+
+/// A JSON body that may be left out.
+#[derive(Debug)]
+pub(crate) struct OptionalJson<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Default> FromRequest<Arc<App>> for OptionalJson<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
+        let (head, body) = request.into_parts();
+        let bytes = read(body, BODY_BYTES_MAX, app.limits.body_within).await?;
+        if bytes.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        check_is_json(&head.headers)?;
+        parse(&bytes).map(Self)
+    }
+}
+
+pub(crate) fn check_is_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let given = headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or("?"));
+    let essence = given.and_then(|given| given.split(';').next()).map(str::trim);
+    let is_json = essence.is_none_or(|essence| {
+        essence.eq_ignore_ascii_case("application/json") || essence.to_ascii_lowercase().ends_with("+json")
+    });
+    if is_json {
+        return Ok(());
+    }
+    Err(Problem::new(
+        http::StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "not_json",
+        "The body has to be JSON",
+        "send the body as JSON, with the header `Content-Type: application/json`",
+    ))
+}
+
+/// The whole body, or why not.
+pub(crate) async fn read(body: Body, max: usize, within: Duration) -> Result<Bytes, Problem> {
+    match tokio::time::timeout(within, Limited::new(body, max).collect()).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(fault)) if fault.is::<LengthLimitError>() => {
+            Err(Problem::too_large(format!("the body is longer than {max} bytes: make it shorter")))
+        }
+        Ok(Err(_)) => Err(Problem::malformed("the body broke off before its end: send it again")),
+        Err(_) => Err(Problem::new(
+            http::StatusCode::REQUEST_TIMEOUT,
+            "too_slow",
+            "The body took too long",
+            format!("the body did not arrive within {} s: send it again", within.as_secs()),
+        )),
+    }
+}
+
+/// Reads JSON; a fault names its place.
+pub(crate) fn parse<'de, T: serde::Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, Problem> {
+    // The straight way first: nearly every body is right, and keeping track of the place costs time.
+    serde_json::from_slice(bytes).map_err(|fault| describe::<T>(bytes, &fault))
+}
+
+fn describe<'de, T: serde::Deserialize<'de>>(bytes: &'de [u8], plain: &serde_json::Error) -> Problem {
+    if !plain.is_data() {
+        return Problem::malformed(format!("the body is not JSON: {plain}"));
+    }
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    match serde_path_to_error::deserialize::<_, T>(&mut reader) {
+        Ok(_) => Problem::malformed(format!("the body cannot be read: {plain}")),
+        Err(fault) => {
+            let pointer = pointer(fault.path());
+            Problem::invalid(vec![FieldFault::new(pointer, without_position(&fault.into_inner().to_string()))])
+        }
+    }
+}
+
+fn pointer(path: &serde_path_to_error::Path) -> String {
+    use serde_path_to_error::Segment;
+    let mut pointer = String::new();
+    for segment in path {
+        match segment {
+            Segment::Seq { index } => pointer.push_str(&format!("/{index}")),
+            Segment::Map { key } => {
+                pointer.push('/');
+                pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
+            }
+            Segment::Enum { .. } | Segment::Unknown => {}
+        }
+    }
+    pointer
+}
+
+/// Lines and columns of a body that a program made help nobody; the pointer says it better.
+fn without_position(message: &str) -> &str {
+    message.rfind(" at line ").map_or(message, |at| &message[..at])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "it is only read into")]
+    struct Thing {
+        n: u32,
+        #[serde(default)]
+        list: Vec<BTreeMap<String, u8>>,
+    }
+
+    fn said(json: &str) -> String {
+        serde_json::to_string(&parse::<Thing>(json.as_bytes()).unwrap_err()).unwrap()
+    }
+
+    #[test]
+    fn a_fault_names_its_place() {
+        let problem = said(r#"{"n": 1, "list": [{}, {"a/b": 300}]}"#);
+        assert!(problem.contains(r#""pointer":"/list/1/a~1b""#) && problem.contains(r#""status":422"#), "{problem}");
+        assert!(!problem.contains("line 1"), "{problem}");
+        let problem = said(r#"{"n": 1, "m": 2}"#);
+        assert!(problem.contains("unknown field `m`"), "{problem}");
+    }
+
+    #[test]
+    fn what_is_not_json_is_said_to_be_so() {
+        for broken in ["", "{", "[1", "\u{feff}{}", "{\"n\":1} x"] {
+            let problem = said(broken);
+            assert!(problem.contains("malformed_request"), "{broken:?}: {problem}");
+        }
+    }
+}

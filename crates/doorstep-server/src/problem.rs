@@ -1,0 +1,214 @@
+//! Errors as RFC 9457 problems: what, where, and how to fix it.
+
+use axum::response::{IntoResponse, Response};
+use doorstep_core::engine::EngineFault;
+use doorstep_core::store::{Refusal, StoreError};
+use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// So many faults of one request are reported.
+const ERRORS_MAX: usize = 20;
+/// A producer that is told to come back does so after this many seconds.
+const BUSY_FOR: u32 = 1;
+const STORE_AWAY_FOR: u32 = 5;
+
+/// An answer that says no.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct Problem {
+    /// What kind of problem it is, in the documentation.
+    #[schema(example = "/docs#problem-invalid_request")]
+    r#type: String,
+    #[schema(example = "The request is not valid")]
+    title: &'static str,
+    #[schema(example = 422)]
+    status: u16,
+    /// What happened and what to do.
+    detail: String,
+    /// For programs.
+    #[schema(example = "invalid_request")]
+    code: &'static str,
+    /// Where in the request.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<FieldFault>,
+    #[serde(skip)]
+    retry_after: Option<u32>,
+}
+
+/// What is wrong at one place of the request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct FieldFault {
+    /// A JSON Pointer into the body; `?name` for a parameter of the query, `name:` for a header.
+    #[schema(example = "/url")]
+    pub(crate) pointer: String,
+    pub(crate) detail: String,
+}
+
+impl FieldFault {
+    pub(crate) fn new(pointer: impl Into<String>, detail: impl ToString) -> Self {
+        Self { pointer: pointer.into(), detail: detail.to_string() }
+    }
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, code: &'static str, title: &'static str, detail: impl Into<String>) -> Self {
+        let r#type = format!("/docs#problem-{code}");
+        Self {
+            r#type,
+            title,
+            status: status.as_u16(),
+            detail: detail.into(),
+            code,
+            errors: Vec::new(),
+            retry_after: None,
+        }
+    }
+
+    /// A request that can be read, but asks for something that cannot be.
+    pub(crate) fn invalid(mut errors: Vec<FieldFault>) -> Self {
+        errors.truncate(ERRORS_MAX);
+        let detail = match errors.as_slice() {
+            [one] => format!("{}: {}", one.pointer, one.detail),
+            several => format!("{} things are wrong; see `errors`", several.len()),
+        };
+        Self {
+            errors,
+            ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_request", "The request is not valid", detail)
+        }
+    }
+
+    pub(crate) fn invalid_at(pointer: impl Into<String>, detail: impl ToString) -> Self {
+        Self::invalid(vec![FieldFault::new(pointer, detail)])
+    }
+
+    pub(crate) fn malformed(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "malformed_request", "The request cannot be read", detail)
+    }
+
+    pub(crate) fn unauthorized(detail: &str) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", "A key is needed", detail)
+    }
+
+    pub(crate) fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", "There is no such thing", detail)
+    }
+
+    pub(crate) fn too_large(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "The body is too large", detail)
+    }
+
+    pub(crate) fn conflict(code: &'static str, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, code, "This cannot be done now", detail)
+    }
+
+    pub(crate) fn precondition(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::PRECONDITION_FAILED, "changed_meanwhile", "It has changed meanwhile", detail)
+    }
+
+    fn later(code: &'static str, title: &'static str, detail: impl Into<String>, after: u32) -> Self {
+        Self { retry_after: Some(after), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, code, title, detail) }
+    }
+
+    pub(crate) fn busy(detail: impl Into<String>) -> Self {
+        Self::later("busy", "Too much is waiting", detail, BUSY_FOR)
+    }
+
+    pub(crate) fn refused(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::EventDiffers => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "event_differs",
+                "This event is another one",
+                "an event with this ID (or this Idempotency-Key) was accepted before and says something else: \
+                 repeat it exactly, or choose another ID",
+            ),
+            Refusal::NotFound => Self::not_found("there is no such thing (any more)"),
+            Refusal::VersionDiffers => {
+                Self::precondition("somebody else has changed it: read it again, and make your change once more")
+            }
+            Refusal::NotDead => Self::conflict(
+                "not_dead",
+                "it is not dead: it was delivered, or is still being tried and needs no retry by hand",
+            ),
+            Refusal::AlreadyEnded => Self::conflict("already_ended", "it has already been delivered or abandoned"),
+        }
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// The same, of one part of a larger body.
+    pub(crate) fn within(mut self, prefix: &str) -> Self {
+        for fault in &mut self.errors {
+            if fault.pointer.is_empty() || fault.pointer.starts_with('/') {
+                fault.pointer.insert_str(0, prefix);
+            }
+        }
+        if let [one] = self.errors.as_slice() {
+            self.detail = format!("{}: {}", one.pointer, one.detail);
+        }
+        self
+    }
+}
+
+impl From<EngineFault> for Problem {
+    fn from(fault: EngineFault) -> Self {
+        match fault {
+            EngineFault::Busy => Self::busy("too much is waiting to be done: try again in a moment"),
+            EngineFault::Store(fault) => Self::from(&*fault),
+            EngineFault::Stopped => Self::later(
+                "shutting_down",
+                "This process is shutting down",
+                "nothing is taken any more: ask another node, or again in a moment",
+                STORE_AWAY_FOR,
+            ),
+            EngineFault::Unsaved => {
+                Self::later("not_saved_yet", "It is in force, but not on disk", fault.to_string(), STORE_AWAY_FOR)
+            }
+            EngineFault::Unsendable(why) => Self::conflict("unsendable", why),
+        }
+    }
+}
+
+impl From<&StoreError> for Problem {
+    fn from(fault: &StoreError) -> Self {
+        // What went wrong inside is for the log, not for whoever asks.
+        tracing::warn!(error = %fault, source = ?std::error::Error::source(fault), "the store did not answer a request");
+        Self::later(
+            "store_unavailable",
+            "The store does not answer",
+            "nothing was changed; try again in a moment. The operator finds the reason in the log",
+            STORE_AWAY_FOR,
+        )
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(fault: StoreError) -> Self {
+        Self::from(&fault)
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        Self::refused(refusal)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        let mut response = (self.status(), body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(after) = self.retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(after));
+        }
+        if self.status() == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
