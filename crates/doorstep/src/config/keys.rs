@@ -1,0 +1,124 @@
+//! Every setting, once. What a key is called in the file, in the environment and as a flag, its help, its line in the
+//! example and its field in [`Config`] all follow from its line here.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use doorstep_core::address::AddressRules;
+use doorstep_core::time::Millis;
+
+use super::value::{self, LogFormat, Secret};
+use super::{ConfigFaults, Given, Givens};
+
+#[derive(Debug)]
+pub(crate) struct Key {
+    /// As the file calls it.
+    pub(crate) name: &'static str,
+    /// As it would be written; empty if there is no value by default.
+    pub(crate) default: &'static str,
+    pub(crate) shape: Shape,
+    about: &'static str,
+}
+
+/// What a value looks like in a file. A secret is text that is never shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Text,
+    Number,
+    /// Text too, where commas separate the items.
+    List,
+    Secret,
+}
+
+impl Key {
+    pub(crate) fn env(&self) -> String {
+        format!("DOORSTEP_{}", self.name.to_uppercase())
+    }
+
+    /// The variable that names a file with the value.
+    pub(crate) fn env_file(&self) -> String {
+        format!("{}_FILE", self.env())
+    }
+
+    pub(crate) fn flag(&self) -> String {
+        self.name.replace('_', "-")
+    }
+
+    pub(crate) fn about(&self) -> &'static str {
+        self.about.trim_start()
+    }
+}
+
+macro_rules! settings {
+    ($( $(#[doc = $about:literal])+ $name:ident: $type:ty = $default:literal, $shape:ident, $read:expr; )+) => {
+        /// The configuration in force.
+        #[derive(Debug)]
+        #[expect(dead_code, reason = "the server, which reads it, is still to come")]
+        pub(crate) struct Config {
+            $( $(#[doc = $about])+ pub(crate) $name: $type, )+
+        }
+
+        pub(crate) const KEYS: &[Key] = &[
+            $( Key { name: stringify!($name), default: $default, shape: Shape::$shape, about: concat!($($about),+) }, )+
+        ];
+
+        /// Reads every value, the good ones too when others are not: all faults are told together.
+        pub(super) fn typed(given: &Givens, faults: &mut ConfigFaults) -> Option<Config> {
+            $( let $name = read(stringify!($name), Shape::$shape, $read, given, faults); )+
+            Some(Config { $( $name: $name?, )+ })
+        }
+    };
+}
+
+settings! {
+    /// Address and port of the API and the web pages.
+    listen: SocketAddr = "127.0.0.1:8080", Text, value::address;
+    /// Directory of the embedded store and the keys that are made at the first start.
+    data_dir: PathBuf = "./doorstep-data", Text, value::path;
+    /// Database to use instead of SQLite in the data directory. PostgreSQL comes in a later release.
+    database_url: Option<Secret<String>> = "", Secret, value::database_url;
+    /// Key of the first administrator. Without it one is made at the first start and printed once.
+    admin_key: Option<Secret<String>> = "", Secret, value::admin_key;
+    /// Key that encrypts stored secrets: 32 bytes in base64. Without it one is made in the data directory.
+    master_key: Option<Secret<[u8; value::MASTER_KEY_LEN]>> = "", Secret, value::master_key;
+    /// Ranges that may be delivered to although they are not public, also over http://, such as 127.0.0.0/8.
+    allow_targets: AddressRules = "", List, value::address_rules;
+    /// How log lines look: pretty, json, or auto: pretty on a terminal.
+    log_format: LogFormat = "auto", Text, value::log_format;
+    /// What is logged: error, warn, info, debug or trace, also by part, such as info,doorstep_engine=debug.
+    log_level: String = "info", Text, value::log_level;
+    /// Requests at once, over all destinations.
+    in_flight_max: usize = "4096", Number, value::between(1, 65_536);
+    /// Largest payload of an event, in bytes.
+    payload_max_bytes: usize = "262144", Number, value::between(1_024, 16 * 1_024 * 1_024);
+    /// How long requests in flight may take to end when the server is stopped, in milliseconds.
+    drain_timeout_ms: Millis = "30000", Number, value::millis(0, 600_000);
+    /// Days for which delivered deliveries are kept.
+    retain_delivered_days: u32 = "30", Number, value::between(1, 3_650);
+    /// Days for which dead letters are kept.
+    retain_dead_days: u32 = "90", Number, value::between(1, 3_650);
+    /// Days for which attempts are kept, with what was sent and what came back.
+    retain_attempts_days: u32 = "30", Number, value::between(1, 3_650);
+    /// Days for which events are kept, with their payloads; those of unfinished deliveries stay as long as these.
+    retain_events_days: u32 = "30", Number, value::between(1, 3_650);
+    /// Days for which activity by the minute is kept.
+    retain_activity_days: u32 = "90", Number, value::between(1, 3_650);
+}
+
+fn read<T>(
+    name: &'static str,
+    shape: Shape,
+    read: impl Fn(&str) -> Result<T, String>,
+    given: &Givens,
+    faults: &mut ConfigFaults,
+) -> Option<T> {
+    let Given { text, origin } = given.get(name)?;
+    match read(text) {
+        Ok(value) => Some(value),
+        Err(instead) => {
+            let shown = if shape == Shape::Secret { None } else { Some(text.as_str()) };
+            faults.bad_value(name, shown, origin, &instead);
+            None
+        }
+    }
+}

@@ -1,0 +1,222 @@
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use doorstep_core::time::Millis;
+use tempfile::TempDir;
+
+use super::value::LogFormat;
+use super::*;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    config: Args,
+}
+
+fn flags(words: &[&str]) -> Args {
+    Line::parse_from(std::iter::once("doorstep").chain(words.iter().copied())).config
+}
+
+/// A directory with this `doorstep.toml`.
+struct Desk {
+    dir: TempDir,
+    toml: PathBuf,
+}
+
+fn desk(toml: &str) -> Desk {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("doorstep.toml");
+    fs::write(&path, toml).unwrap();
+    Desk { dir, toml: path }
+}
+
+impl Desk {
+    fn load(&self, words: &[&str], env: &[(&str, &str)]) -> Result<Loaded, ConfigFaults> {
+        load(&flags(words), owned(env), &[&self.toml])
+    }
+
+    /// What the faults say, without the directory's name.
+    fn faults(&self, words: &[&str], env: &[(&str, &str)]) -> String {
+        let text = self.load(words, env).unwrap_err().to_string();
+        text.replace(&format!("{}/", self.dir.path().display()), "")
+    }
+}
+
+fn owned(env: &[(&str, &str)]) -> Vec<(String, String)> {
+    env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn shown<'a>(loaded: &'a Loaded, key: &str) -> &'a Setting {
+    loaded.settings.iter().find(|setting| setting.key.name == key).unwrap()
+}
+
+#[test]
+fn without_anything_the_defaults_count() {
+    let loaded = load(&Args::default(), [], &[Path::new("/nowhere/doorstep.toml")]).unwrap();
+    let config = &loaded.config;
+    assert_eq!(config.listen, "127.0.0.1:8080".parse::<SocketAddr>().unwrap());
+    assert_eq!(config.data_dir, PathBuf::from("./doorstep-data"));
+    assert_eq!((&config.database_url, &config.admin_key, &config.master_key), (&None, &None, &None));
+    assert!(!config.allow_targets.makes_exceptions());
+    assert_eq!((config.log_format, config.log_level.as_str()), (LogFormat::Auto, "info"));
+    assert_eq!((config.in_flight_max, config.payload_max_bytes), (4_096, 262_144));
+    assert_eq!(config.drain_timeout_ms, Millis::from_secs(30));
+    assert_eq!(loaded.file, None);
+    assert_eq!(loaded.settings.len(), KEYS.len());
+    assert!(loaded.settings.iter().all(|setting| setting.origin == Origin::Default));
+}
+
+#[test]
+fn a_flag_beats_the_environment_and_that_beats_the_file() {
+    let desk = desk("\nlisten = '127.0.0.1:1'\nin_flight_max = 1_0\nlog_format = 'json'\n");
+    let env = [("DOORSTEP_LISTEN", "127.0.0.1:2"), ("DOORSTEP_IN_FLIGHT_MAX", "20"), ("HOME", "/root")];
+    let loaded = desk.load(&["--listen", "127.0.0.1:3"], &env).unwrap();
+    assert_eq!(loaded.config.listen.port(), 3);
+    assert_eq!(loaded.config.in_flight_max, 20);
+    assert_eq!(loaded.config.log_format, LogFormat::Json);
+    assert_eq!(shown(&loaded, "listen").origin, Origin::Flag { name: "--listen".to_owned() });
+    assert_eq!(shown(&loaded, "in_flight_max").origin, Origin::Env { name: "DOORSTEP_IN_FLIGHT_MAX".to_owned() });
+    assert_eq!(shown(&loaded, "log_format").origin, Origin::File { path: desk.toml.clone(), line: 4 });
+    assert_eq!(loaded.file.as_ref(), Some(&desk.toml));
+}
+
+#[test]
+fn the_file_is_the_named_one_or_the_first_that_is_there() {
+    let (named, found) = (desk("in_flight_max = 7"), desk("in_flight_max = 8"));
+    let name = named.toml.to_str().unwrap();
+    let by = |words: &[&str], env: &[(&str, &str)]| found.load(words, env).unwrap().config.in_flight_max;
+    assert_eq!(by(&[], &[]), 8);
+    assert_eq!(by(&["--config", name], &[]), 7);
+    assert_eq!(by(&[], &[("DOORSTEP_CONFIG", name)]), 7);
+    assert_eq!(by(&["--config", name], &[("DOORSTEP_CONFIG", "/nowhere")]), 7);
+    let missing = found.faults(&["--config", "/nowhere/at.toml"], &[]);
+    assert!(missing.contains("the configuration file /nowhere/at.toml cannot be read"), "{missing}");
+}
+
+#[test]
+fn a_secret_may_come_from_a_file_and_is_never_shown() {
+    let desk = desk("");
+    let path = desk.dir.path().join("key");
+    fs::write(&path, "a-key-of-the-administrator\n").unwrap();
+    let path = path.to_str().unwrap();
+    let loaded = desk.load(&[], &[("DOORSTEP_ADMIN_KEY_FILE", path)]).unwrap();
+    assert_eq!(loaded.config.admin_key.as_ref().map(|key| key.0.as_str()), Some("a-key-of-the-administrator"));
+    assert_eq!(shown(&loaded, "admin_key").shown.as_deref(), Some("********"));
+    let name = "DOORSTEP_ADMIN_KEY_FILE".to_owned();
+    assert_eq!(shown(&loaded, "admin_key").origin, Origin::EnvFile { name, path: path.into() });
+    assert!(!format!("{loaded:?}").contains("a-key-of"));
+
+    let both = desk.faults(&[], &[("DOORSTEP_ADMIN_KEY_FILE", path), ("DOORSTEP_ADMIN_KEY", "x")]);
+    assert!(both.contains("both `DOORSTEP_ADMIN_KEY` and `DOORSTEP_ADMIN_KEY_FILE` are set"), "{both}");
+    let lost = desk.faults(&[], &[("DOORSTEP_ADMIN_KEY_FILE", "/nowhere/key")]);
+    assert!(lost.contains("`DOORSTEP_ADMIN_KEY_FILE` names /nowhere/key, which cannot be read"), "{lost}");
+}
+
+#[test]
+fn all_faults_are_told_together_with_place_and_remedy() {
+    let desk = desk("payload_max_bytes = 5\n\nlissen = '127.0.0.1:1'\nlog_level = true\n");
+    let env = [("DOORSTEP_LOG_FORMT", "json"), ("DOORSTEP_MASTER_KEY", "hunter2")];
+    let faults = desk.faults(&["--listen", "8080"], &env);
+    assert_eq!(
+        faults,
+        "the configuration is not valid\
+         \n  - unknown variable `DOORSTEP_LOG_FORMT`: did you mean `DOORSTEP_LOG_FORMAT`?\
+         \n  - unknown key `lissen` in doorstep.toml line 3: did you mean `listen`?\
+         \n  - log_level in doorstep.toml line 4 cannot be of type boolean\
+         \n  - listen is `8080` (--listen): give an IP address and a port, such as 127.0.0.1:8080 or [::]:8080\
+         \n  - master_key (DOORSTEP_MASTER_KEY): give 32 bytes in base64, as `openssl rand -base64 32` prints them\
+         \n  - payload_max_bytes is `5` (doorstep.toml line 1): give a whole number from 1024 to 16777216"
+    );
+}
+
+#[test]
+fn each_bad_value_is_answered_with_what_would_be_right() {
+    let desk = desk("");
+    for (name, value, told) in [
+        ("DOORSTEP_LISTEN", "localhost:8080", "IP address and a port"),
+        ("DOORSTEP_DATA_DIR", "", "path of a directory"),
+        ("DOORSTEP_DATABASE_URL", "postgres://u:hunter2@db/x", "PostgreSQL comes in a later release"),
+        ("DOORSTEP_DATABASE_URL", "mysql://u:hunter2@db/x", "must start with postgres://"),
+        ("DOORSTEP_ADMIN_KEY", "hunter2", "at least 16 printable"),
+        ("DOORSTEP_MASTER_KEY", "aHVudGVyMg==", "32 bytes in base64"),
+        ("DOORSTEP_ALLOW_TARGETS", "10.0.0.0/8,db.internal", "`db.internal` is neither an address nor a CIDR"),
+        ("DOORSTEP_LOG_FORMAT", "xml", "auto, pretty or json"),
+        ("DOORSTEP_LOG_LEVEL", "=loud=", "error, warn, info"),
+        ("DOORSTEP_IN_FLIGHT_MAX", "0", "from 1 to 65536"),
+        ("DOORSTEP_IN_FLIGHT_MAX", "-1", "from 1 to 65536"),
+        ("DOORSTEP_DRAIN_TIMEOUT_MS", "30s", "from 0 to 600000"),
+        ("DOORSTEP_RETAIN_DEAD_DAYS", "3651", "from 1 to 3650"),
+    ] {
+        let faults = desk.faults(&[], &[(name, value)]);
+        assert!(faults.contains(told) && faults.contains(name), "{name}={value}: {faults}");
+        assert!(!faults.contains("hunter2"), "{faults}");
+    }
+}
+
+#[test]
+fn ranges_are_a_list_in_the_file_and_text_elsewhere() {
+    for toml in ["allow_targets = ['10.0.0.0/8', '127.0.0.1']", "allow_targets = '10.0.0.0/8, 127.0.0.1'"] {
+        let loaded = desk(toml).load(&[], &[]).unwrap();
+        let expected = doorstep_core::address::AddressRules::default().allowing("10.0.0.0/8 127.0.0.1").unwrap();
+        assert_eq!(loaded.config.allow_targets, expected, "{toml}");
+    }
+}
+
+#[test]
+fn a_broken_file_is_told_by_its_line_and_the_rest_is_still_checked() {
+    let faults = desk("lissen = 1\nlog_format = \"json\nin_flight_max = 0\n").faults(&[], &[]);
+    for told in ["unknown key `lissen` in doorstep.toml line 1", "doorstep.toml line 2: ", "in_flight_max is `0`"] {
+        assert!(faults.contains(told), "{faults}");
+    }
+    let table = desk("[listen]\nport = 1\n").faults(&[], &[]);
+    assert!(table.contains("listen in doorstep.toml line 1 cannot be of type table"), "{table}");
+}
+
+#[test]
+fn variables_of_other_commands_and_of_kubernetes_are_left_alone() {
+    let env = [
+        ("DOORSTEP_URL", "http://x"),
+        ("DOORSTEP_API_KEY", "k"),
+        ("DOORSTEP_LISTEN_SECRET", "whsec_"),
+        ("DOORSTEP_WEB_DIST", "dist"),
+        ("DOORSTEP_SERVICE_HOST", "10.0.0.1"),
+        ("DOORSTEP_SERVICE_PORT_HTTP", "8080"),
+        ("DOORSTEP_PORT", "tcp://10.0.0.1:8080"),
+        ("DOORSTEP_PORT_8080_TCP_ADDR", "10.0.0.1"),
+    ];
+    desk("").load(&[], &env).unwrap();
+    assert!(desk("").faults(&[], &[("DOORSTEP_PORT", "9000")]).contains("unknown variable `DOORSTEP_PORT`"));
+}
+
+#[test]
+fn the_example_holds_every_key_at_its_default() {
+    let example = example::example();
+    let set: String = example
+        .lines()
+        .map(|line| line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).unwrap_or(line))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    for toml in [&example, &set] {
+        let loaded = desk(toml).load(&[], &[]).unwrap();
+        let defaults = load(&Args::default(), [], &[]).unwrap();
+        assert_eq!(format!("{:?}", loaded.config), format!("{:?}", defaults.config));
+    }
+    let loaded = desk(&set).load(&[], &[]).unwrap();
+    let from_file = |setting: &&Setting| matches!(setting.origin, Origin::File { .. });
+    assert_eq!(loaded.settings.iter().filter(from_file).count(), KEYS.len());
+}
+
+#[test]
+fn the_page_lists_every_key_as_it_is() {
+    let page = include_str!("../../../../docs/reference/configuration.md");
+    for key in KEYS {
+        let default = if key.default.is_empty() { "none".to_owned() } else { format!("`{}`", key.default) };
+        let (name, env, flag, about) = (key.name, key.env(), key.flag(), key.about());
+        let row = format!("| `{name}` | `{env}` | `--{flag}` | {default} | {about} |");
+        assert!(page.contains(&row), "missing on the page:\n{row}");
+    }
+    let rows = page.lines().filter(|line| line.starts_with("| `")).count();
+    assert_eq!(rows, KEYS.len(), "the page lists a key that is not there");
+}

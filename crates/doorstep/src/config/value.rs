@@ -1,0 +1,111 @@
+//! Values, read from their text. What is refused is answered with what would be right; the caller adds what was given and
+//! where, unless it is a secret.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use doorstep_core::address::AddressRules;
+use doorstep_core::time::Millis;
+use tracing_subscriber::EnvFilter;
+
+/// A value that does not show itself.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret<T>(pub(crate) T);
+
+impl<T> fmt::Debug for Secret<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    /// Pretty on a terminal, JSON elsewhere.
+    Auto,
+    Pretty,
+    Json,
+}
+
+pub(crate) const MASTER_KEY_LEN: usize = 32;
+
+/// An administrator's key is at least this long: it opens everything, and anybody may try.
+const ADMIN_KEY_LEN_MIN: usize = 16;
+
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "give an IP address and a port, such as 127.0.0.1:8080 or [::]:8080".to_owned())
+}
+
+pub(super) fn path(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() { Err("give the path of a directory".to_owned()) } else { Ok(text.into()) }
+}
+
+pub(super) fn database_url(text: &str) -> Result<Option<Secret<String>>, String> {
+    match text {
+        "" => Ok(None),
+        _ if text.starts_with("postgres://") || text.starts_with("postgresql://") => {
+            Err("PostgreSQL comes in a later release; leave it out to use SQLite".to_owned())
+        }
+        _ => Err("it must start with postgres://; leave it out to use SQLite".to_owned()),
+    }
+}
+
+pub(super) fn admin_key(text: &str) -> Result<Option<Secret<String>>, String> {
+    match text {
+        "" => Ok(None),
+        _ if text.len() < ADMIN_KEY_LEN_MIN || !text.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            Err(format!("give at least {ADMIN_KEY_LEN_MIN} printable ASCII characters without spaces"))
+        }
+        _ => Ok(Some(Secret(text.to_owned()))),
+    }
+}
+
+pub(super) fn master_key(text: &str) -> Result<Option<Secret<[u8; MASTER_KEY_LEN]>>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let bytes = STANDARD.decode(text).ok().and_then(|bytes| bytes.try_into().ok());
+    let bytes = bytes.ok_or("give 32 bytes in base64, as `openssl rand -base64 32` prints them")?;
+    Ok(Some(Secret(bytes)))
+}
+
+pub(super) fn address_rules(text: &str) -> Result<AddressRules, String> {
+    AddressRules::default().allowing(text).map_err(|fault| fault.to_string())
+}
+
+pub(super) fn log_format(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "auto" => Ok(LogFormat::Auto),
+        "pretty" => Ok(LogFormat::Pretty),
+        "json" => Ok(LogFormat::Json),
+        _ => Err("use auto, pretty or json".to_owned()),
+    }
+}
+
+pub(super) fn log_level(text: &str) -> Result<String, String> {
+    let fault = match text {
+        "" => Some(String::new()),
+        _ => EnvFilter::try_new(text).err().map(|fault| format!(" ({fault})")),
+    };
+    match fault {
+        Some(fault) => {
+            Err(format!("use error, warn, info, debug or trace, also by part: info,doorstep_engine=debug{fault}"))
+        }
+        None => Ok(text.to_owned()),
+    }
+}
+
+/// A whole number from `least` to `most`.
+pub(super) fn between<T: TryFrom<u64>>(least: u64, most: u64) -> impl Fn(&str) -> Result<T, String> {
+    move |text| {
+        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        let number = number.and_then(|number| T::try_from(number).ok());
+        number.ok_or_else(|| format!("give a whole number from {least} to {most}"))
+    }
+}
+
+pub(super) fn millis(least: u64, most: u64) -> impl Fn(&str) -> Result<Millis, String> {
+    move |text| between(least, most)(text).map(Millis)
+}

@@ -1,0 +1,17 @@
+//! Results on standard output.
+
+use std::io::{self, Write};
+
+use anyhow::Context;
+
+use crate::failure::Failure;
+
+/// Prints what the command was asked for.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        // `doorstep … | head` has seen enough.
+        Err(closed) if closed.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written.context("cannot write to standard output")?),
+    }
+}
