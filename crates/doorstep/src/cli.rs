@@ -4,19 +4,21 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::config;
 use crate::failure::Failure;
+use crate::{config, listen};
 
 /// A self-hosted webhook delivery engine
-#[derive(Debug, Parser)]
-#[command(version, arg_required_else_help = true, infer_subcommands = false)]
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Subcommand)]
 enum Command {
+    /// Receive webhooks, verify them, and misbehave on request
+    Listen(listen::Args),
     /// Show the configuration in force, and where each value comes from
     Config(config::show::Args),
 }
@@ -31,6 +33,7 @@ pub(crate) fn run() -> ExitCode {
 
 fn dispatch(command: Command) -> Result<(), Failure> {
     match command {
+        Command::Listen(args) => listen::run(args),
         Command::Config(args) => config::show::run(args),
     }
 }

@@ -3,8 +3,14 @@
 mod cli;
 mod failure;
 mod output;
+mod runtime;
 
 mod config;
+mod listen;
+
+mod rate;
+mod share;
+mod span;
 
 use std::process::ExitCode;
 
