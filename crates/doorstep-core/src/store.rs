@@ -401,6 +401,13 @@ pub struct Purged {
     pub available: Vec<Delivery>,
 }
 
+impl Purged {
+    /// Whether there may be more to forget.
+    pub fn is_full(&self, limit: usize) -> bool {
+        [self.delivered, self.dead, self.attempts, self.events, self.activity].contains(&limit)
+    }
+}
+
 /// What went wrong, by what a caller can do about it.
 #[derive(Debug, ThisError)]
 pub enum StoreError {

@@ -136,6 +136,11 @@ impl Handle {
         answered.await.map_err(|_| Ended)
     }
 
+    /// Returns when the run loop has ended.
+    pub async fn ended(&self) {
+        self.inputs.closed().await;
+    }
+
     /// Sends nothing more, and returns when all that was in flight has come to its end and is written. The run loop ends.
     pub async fn drain(&self) {
         let (done, drained) = oneshot::channel();

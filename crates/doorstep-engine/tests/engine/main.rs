@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use doorstep_core::scheduler::Hand;
 use doorstep_core::store::{DeliveryFilter, DeliveryStatus, Page, StatusFilter};
+use doorstep_engine::maintain::{self, Retention};
 use support::{Engine, Receiver, destination, event};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -135,4 +136,15 @@ async fn a_sender_that_panics_costs_the_delivery_nothing() {
     let request = receiver.next().await;
     assert_eq!(request.headers["x-delivery-attempt"], "1");
     assert_eq!(panics.load(Ordering::SeqCst), 0, "the first one panicked");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keeping_house_ends_with_the_run_loop() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = Engine::start(directory.path()).await;
+    let (store, run) = (Arc::clone(&engine.store), engine.run.clone());
+    let house = maintain::start(store, run, engine.clock, Retention::default());
+    engine.stop().await;
+    house.await.unwrap();
+    Engine::start(directory.path()).await.stop().await;
 }
