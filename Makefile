@@ -58,7 +58,8 @@ deny: ## Check the dependencies: licences, duplicates, sources and, with a netwo
 sim: ## Run the simulator over many seeds (SEEDS=10000)
 	cargo run --release --locked -p doorstep-sim -- --seeds $(SEEDS)
 
-bench: ## Measure what a decision, a request and a batch on this disk cost
+bench: ## Measure what a decision, a request, a batch on this disk and an event on its way cost
 	cargo bench --locked -p doorstep-core --bench decisions
 	cargo bench --locked -p doorstep-engine --bench sender
 	cargo bench --locked -p doorstep-store --bench sqlite
+	cargo bench --locked -p doorstep-engine --bench throughput

@@ -1,10 +1,15 @@
 //! The group-commit writer: whatever gathers while one commit runs goes into the next.
 //!
 //! Load raises the size of a batch, not the wait of a caller. A caller is answered once its writes are on disk.
+//!
+//! A batch is not left open for those that come a little later: what gathers during a commit is enough. (Measured with
+//! `benches/throughput.rs`, 2 ms against none: 4.0 against 8.0 thousand events a second with 16 producers, 11 against 15
+//! with 64, the same from 256 on.)
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use doorstep_core::store::{Store, StoreError, Write, Written};
 use thiserror::Error;
@@ -12,18 +17,36 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
 
-/// Jobs that may wait for the writer. Beyond that, producers are told to come back later.
-pub const JOBS_MAX: usize = 8_192;
 /// Writes in one transaction.
 pub const BATCH_MAX: usize = 1_024;
+/// What a write takes in memory beside its payload, about.
+const WRITE_BYTES: usize = 512;
 /// A store in trouble is tried again after this long, then twice that each time, up to the maximum.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(2);
+
+/// Bounds of what waits for the writer.
+#[derive(Clone, Copy, Debug)]
+pub struct WriterLimits {
+    /// Beyond so many jobs, producers are told to come back later.
+    pub jobs_max: usize,
+    /// So are they beyond so many bytes. A job that finds nobody waiting may be larger.
+    pub bytes_max: usize,
+}
+
+impl Default for WriterLimits {
+    fn default() -> Self {
+        Self { jobs_max: 8_192, bytes_max: 64 * 1024 * 1024 }
+    }
+}
 
 /// Hands jobs to the writer.
 #[derive(Clone, Debug)]
 pub struct Writer {
     jobs: mpsc::Sender<Job>,
+    limits: WriterLimits,
+    waiting: Arc<Waiting>,
+    commits: Arc<Commits>,
 }
 
 #[derive(Debug, Error)]
@@ -40,23 +63,110 @@ pub enum WriteFault {
 #[derive(Debug)]
 struct Job {
     writes: Vec<Write>,
+    n_writes: usize,
     /// Whether the store's trouble is the caller's: otherwise the job is kept until it is written.
     may_fail: bool,
     done: oneshot::Sender<Result<Vec<Written>, WriteFault>>,
+    load: Load,
+}
+
+impl Job {
+    /// What is kept until it is written has to be there for another try.
+    fn hand_over(&mut self) -> Vec<Write> {
+        if self.may_fail { std::mem::take(&mut self.writes) } else { self.writes.clone() }
+    }
+}
+
+/// The bytes of all jobs that are not answered yet.
+#[derive(Debug, Default)]
+struct Waiting(AtomicUsize);
+
+/// A job's part of that.
+#[derive(Debug)]
+struct Load {
+    bytes: usize,
+    waiting: Arc<Waiting>,
+}
+
+impl Load {
+    fn put(writes: &[Write], waiting: &Arc<Waiting>) -> Self {
+        let bytes = writes.iter().map(bytes).sum();
+        waiting.0.fetch_add(bytes, Ordering::Relaxed);
+        Self { bytes, waiting: Arc::clone(waiting) }
+    }
+
+    fn is_too_much(&self, bytes_max: usize) -> bool {
+        let all = self.waiting.0.load(Ordering::Relaxed);
+        all > bytes_max && all > self.bytes
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.waiting.0.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+fn bytes(write: &Write) -> usize {
+    let payload = match write {
+        Write::Accept(new) => new.event.payload.len(),
+        Write::Settle(settled) => settled.attempt.as_ref().map_or(0, |attempt| attempt.response_body.len()),
+        Write::SaveGate { .. }
+        | Write::Revive { .. }
+        | Write::Abandon { .. }
+        | Write::PutTenant(_)
+        | Write::PutDestination(_)
+        | Write::RemoveDestination { .. } => 0,
+    };
+    WRITE_BYTES + payload
+}
+
+/// What was committed since the start (M2).
+#[derive(Debug, Default)]
+pub struct Commits {
+    pub batches: AtomicU64,
+    pub writes: AtomicU64,
+    /// In microseconds, together.
+    pub took: AtomicU64,
+}
+
+impl Commits {
+    fn count(&self, n_writes: u64, took: Duration) {
+        self.batches.fetch_add(1, Ordering::Relaxed);
+        self.writes.fetch_add(n_writes, Ordering::Relaxed);
+        self.took.fetch_add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
 }
 
 impl Writer {
     /// Starts the writer's task. It ends when every `Writer` is gone and all jobs are written.
     pub fn start(store: Arc<dyn Store>, clock: Clock) -> (Self, tokio::task::JoinHandle<()>) {
-        let (jobs, queue) = mpsc::channel(JOBS_MAX);
-        let task = tokio::spawn(Loop { store, clock, queue, kept: VecDeque::new() }.run());
-        (Self { jobs }, task)
+        Self::start_with(store, clock, WriterLimits::default())
+    }
+
+    pub fn start_with(
+        store: Arc<dyn Store>,
+        clock: Clock,
+        limits: WriterLimits,
+    ) -> (Self, tokio::task::JoinHandle<()>) {
+        let (jobs, queue) = mpsc::channel(limits.jobs_max);
+        let commits = Arc::new(Commits::default());
+        let task = Loop { store, clock, queue, kept: VecDeque::new(), commits: Arc::clone(&commits) };
+        (Self { jobs, limits, waiting: Arc::default(), commits }, tokio::spawn(task.run()))
+    }
+
+    pub fn commits(&self) -> &Commits {
+        &self.commits
     }
 
     /// Writes, or says why not: nothing was written then. For what a caller can ask again.
     pub async fn write(&self, writes: Vec<Write>) -> Result<Vec<Written>, WriteFault> {
         let (done, answer) = oneshot::channel();
-        match self.jobs.try_send(Job { writes, may_fail: true, done }) {
+        let job = self.job(writes, true, done);
+        if job.load.is_too_much(self.limits.bytes_max) {
+            return Err(WriteFault::Busy);
+        }
+        match self.jobs.try_send(job) {
             Ok(()) => answer.await.unwrap_or(Err(WriteFault::Stopped)),
             Err(mpsc::error::TrySendError::Full(_)) => Err(WriteFault::Busy),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(WriteFault::Stopped),
@@ -67,8 +177,13 @@ impl Writer {
     /// The job takes its place in line when this is called, not when the answer is awaited.
     pub async fn write_for_certain(&self, writes: Vec<Write>) -> Pending {
         let (done, answer) = oneshot::channel();
-        let sent = self.jobs.send(Job { writes, may_fail: false, done }).await;
+        let sent = self.jobs.send(self.job(writes, false, done)).await;
         Pending { answer: sent.is_ok().then_some(answer) }
+    }
+
+    fn job(&self, writes: Vec<Write>, may_fail: bool, done: oneshot::Sender<Result<Vec<Written>, WriteFault>>) -> Job {
+        let load = Load::put(&writes, &self.waiting);
+        Job { n_writes: writes.len(), writes, may_fail, done, load }
     }
 }
 
@@ -94,6 +209,7 @@ struct Loop {
     queue: mpsc::Receiver<Job>,
     /// What must be written, from a commit that failed.
     kept: VecDeque<Job>,
+    commits: Arc<Commits>,
 }
 
 impl Loop {
@@ -115,21 +231,24 @@ impl Loop {
         if batch.is_empty() {
             batch.push(self.queue.recv().await?);
         }
-        let mut n_writes: usize = batch.iter().map(|job| job.writes.len()).sum();
+        let mut n_writes: usize = batch.iter().map(|job| job.n_writes).sum();
         while n_writes < BATCH_MAX
             && let Ok(job) = self.queue.try_recv()
         {
-            n_writes += job.writes.len();
+            n_writes += job.n_writes;
             batch.push(job);
         }
         Some(batch)
     }
 
     /// Whether the store took it.
-    async fn commit(&mut self, batch: Vec<Job>) -> bool {
-        let writes: Vec<Write> = batch.iter().flat_map(|job| job.writes.iter().cloned()).collect();
+    async fn commit(&mut self, mut batch: Vec<Job>) -> bool {
+        let began = Instant::now();
+        let writes: Vec<Write> = batch.iter_mut().flat_map(Job::hand_over).collect();
+        let n_writes = writes.len() as u64;
         match self.store.write(writes, self.clock.now()).await {
             Ok(written) => {
+                self.commits.count(n_writes, began.elapsed());
                 answer(batch, written);
                 true
             }
@@ -156,7 +275,7 @@ impl Loop {
 fn answer(batch: Vec<Job>, written: Vec<Written>) {
     let mut written = written.into_iter();
     for job in batch {
-        let part = written.by_ref().take(job.writes.len()).collect();
+        let part = written.by_ref().take(job.n_writes).collect();
         // A caller that has gone away does not need the answer.
         let _ = job.done.send(Ok(part));
     }

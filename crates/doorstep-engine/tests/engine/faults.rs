@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use doorstep_core::delivery::Delivery;
 use doorstep_core::destination::Tenant;
 use doorstep_core::engine::EngineFault;
-use doorstep_core::event::Event;
+use doorstep_core::event::{Event, NewEvent};
 use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
 use doorstep_core::store::{
     Activity, ActivityQuery, Ages, Backlog, DeliveryFilter, DeliveryHistory, DeliveryStatus, DeliverySummary, DuePage,
     DueQuery, EventFilter, EventSummary, Page, Purged, Reply, Store, StoreError, StoredDestination, Write, Written,
 };
 use doorstep_core::time::Timestamp;
+use doorstep_engine::clock::Clock;
+use doorstep_engine::writer::{WriteFault, Writer, WriterLimits};
 use doorstep_store::sqlite::{SqliteLimits, SqliteStore};
 use tokio::sync::Notify;
 
@@ -151,4 +153,29 @@ async fn what_has_happened_is_kept_until_it_is_written() {
         engine.store.deliveries(DeliveryFilter::default(), Page { before_seq: None, limit: 10 }).await.unwrap();
     assert_eq!(listed[0].status, DeliveryStatus::Delivered);
     assert!(receiver.is_quiet(), "it was not sent again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn producers_are_told_to_come_back_when_too_many_bytes_wait() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Troubled::open(directory.path());
+    let limits = WriterLimits { bytes_max: 10_000, ..WriterLimits::default() };
+    let (writer, task) = Writer::start_with(Arc::clone(&store) as Arc<dyn Store>, Clock::start(), limits);
+    let accept = |n: usize, bytes: usize| {
+        let event = Event { payload: vec![0; bytes].into(), ..event(n, "a.b") };
+        vec![Write::Accept(Box::new(NewEvent { event, deliveries: Vec::new() }))]
+    };
+    writer.write(accept(1, 20_000)).await.expect("whoever is alone may be as large as it likes");
+    store.trouble(true);
+    let waits = writer.write_for_certain(accept(2, 8_000)).await;
+    let refused = writer.write(accept(3, 2_000)).await;
+    assert!(matches!(refused, Err(WriteFault::Busy)), "{refused:?}");
+    let small = writer.write(accept(4, 100)).await;
+    assert!(matches!(small, Err(WriteFault::Store(_))), "there is room, but the store is in trouble: {small:?}");
+    store.trouble(false);
+    waits.written().await.unwrap();
+    writer.write(accept(3, 2_000)).await.expect("there is room again");
+    assert_eq!(writer.commits().writes.load(Ordering::Relaxed), 3);
+    drop(writer);
+    task.await.unwrap();
 }
