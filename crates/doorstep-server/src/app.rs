@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use doorstep_core::engine::{Engine, News};
 use doorstep_core::store::Store;
-use tokio::sync::{Semaphore, broadcast};
+use tokio::sync::{Semaphore, broadcast, watch};
 
 use crate::auth::KeyHash;
 
@@ -44,6 +44,8 @@ pub struct App {
     pub(crate) limits: Limits,
     pub(crate) counts: Counts,
     pub(crate) watchers: Arc<Semaphore>,
+    /// True once streams have to come to their end.
+    pub(crate) ending: watch::Sender<bool>,
 }
 
 /// What has been counted since the start.
@@ -63,7 +65,13 @@ impl App {
         limits: Limits,
     ) -> Self {
         let watchers = Arc::new(Semaphore::new(limits.watchers_max));
-        Self { engine, store, news, admin_key, limits, counts: Counts::default(), watchers }
+        let (counts, ending) = (Counts::default(), watch::Sender::new(false));
+        Self { engine, store, news, admin_key, limits, counts, watchers, ending }
+    }
+
+    /// Ends the streams, which would not end by themselves.
+    pub fn end_streams(&self) {
+        self.ending.send_replace(true);
     }
 }
 

@@ -31,6 +31,32 @@ impl KeyHash {
     }
 }
 
+/// In hexadecimal, as it is kept.
+impl std::fmt::Display for KeyHash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this is not the hash of a key: 64 hexadecimal digits")]
+pub struct NotAHash;
+
+impl std::str::FromStr for KeyHash {
+    type Err = NotAHash;
+
+    fn from_str(text: &str) -> Result<Self, NotAHash> {
+        let mut hash = [0; 32];
+        if text.len() != 2 * hash.len() || !text.is_ascii() {
+            return Err(NotAHash);
+        }
+        for (at, byte) in hash.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| NotAHash)?;
+        }
+        Ok(Self(hash))
+    }
+}
+
 impl std::fmt::Debug for KeyHash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("KeyHash")

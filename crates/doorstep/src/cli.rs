@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::failure::Failure;
-use crate::{config, listen};
+use crate::{check, config, listen, serve};
 
 /// A self-hosted webhook delivery engine
 #[derive(Parser)]
@@ -17,6 +17,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Take events in over HTTP and deliver them
+    Serve(config::Args),
+    /// Check the configuration and this machine, without starting anything
+    Check(check::Args),
     /// Receive webhooks, verify them, and misbehave on request
     Listen(listen::Args),
     /// Show the configuration in force, and where each value comes from
@@ -33,6 +37,8 @@ pub(crate) fn run() -> ExitCode {
 
 fn dispatch(command: Command) -> Result<(), Failure> {
     match command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Check(args) => check::run(&args),
         Command::Listen(args) => listen::run(args),
         Command::Config(args) => config::show::run(args),
     }

@@ -26,6 +26,7 @@ pub(crate) use args::Args;
 pub(crate) use fault::ConfigFaults;
 pub(crate) use keys::{Config, KEYS, Key, Shape};
 pub(crate) use origin::Origin;
+pub(crate) use value::LogFormat;
 
 use crate::failure::{Exit, Failure};
 
@@ -34,7 +35,6 @@ const FILES: [&str; 2] = ["doorstep.toml", "/etc/doorstep/doorstep.toml"];
 
 /// A configuration without fault.
 #[derive(Debug)]
-#[cfg_attr(not(test), expect(dead_code, reason = "the server, which reads it, is still to come"))]
 pub(crate) struct Loaded {
     pub(crate) config: Config,
     /// Every key, in the order of [`KEYS`].

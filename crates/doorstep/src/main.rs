@@ -6,6 +6,11 @@ mod output;
 mod runtime;
 
 mod config;
+mod logging;
+mod admin_key;
+mod wire;
+mod serve;
+mod check;
 mod listen;
 
 mod rate;

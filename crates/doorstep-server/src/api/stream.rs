@@ -124,18 +124,23 @@ pub(crate) enum Change {
 async fn stream(State(app): State<Arc<App>>, Query(watch): Query<Watch>) -> Result<Response, Problem> {
     let place = Arc::clone(&app.watchers).try_acquire_owned();
     let place = place.map_err(|_| Problem::busy("too many clients watch already: try again when one has gone"))?;
-    let heard = app.news.subscribe();
-    let lines = futures_util::stream::unfold((heard, place), move |(mut heard, place)| async move {
-        loop {
-            let line = match heard.recv().await {
-                Ok(news) if watch.wants(&news) => line(&news),
-                Ok(_) => continue,
-                Err(RecvError::Lagged(n)) => Line::default().event("missed").data(n.to_string()),
-                Err(RecvError::Closed) => return None,
-            };
-            return Some((Ok::<_, Infallible>(line), (heard, place)));
-        }
-    });
+    let (heard, ending) = (app.news.subscribe(), app.ending.subscribe());
+    let lines =
+        futures_util::stream::unfold((heard, ending, place), move |(mut heard, mut ending, place)| async move {
+            loop {
+                let news = tokio::select! {
+                    news = heard.recv() => news,
+                    () = async { drop(ending.wait_for(|ending| *ending).await) } => return None,
+                };
+                let line = match news {
+                    Ok(news) if watch.wants(&news) => line(&news),
+                    Ok(_) => continue,
+                    Err(RecvError::Lagged(n)) => Line::default().event("missed").data(n.to_string()),
+                    Err(RecvError::Closed) => return None,
+                };
+                return Some((Ok::<_, Infallible>(line), (heard, ending, place)));
+            }
+        });
     Ok(Sse::new(lines).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response())
 }
 

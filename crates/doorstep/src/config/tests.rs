@@ -139,7 +139,7 @@ fn each_bad_value_is_answered_with_what_would_be_right() {
         ("DOORSTEP_DATA_DIR", "", "path of a directory"),
         ("DOORSTEP_DATABASE_URL", "postgres://u:hunter2@db/x", "PostgreSQL comes in a later release"),
         ("DOORSTEP_DATABASE_URL", "mysql://u:hunter2@db/x", "must start with postgres://"),
-        ("DOORSTEP_ADMIN_KEY", "hunter2", "at least 16 printable"),
+        ("DOORSTEP_ADMIN_KEY", "hunter two", "printable ASCII characters without spaces"),
         ("DOORSTEP_MASTER_KEY", "aHVudGVyMg==", "32 bytes in base64"),
         ("DOORSTEP_ALLOW_TARGETS", "10.0.0.0/8,db.internal", "`db.internal` is neither an address nor a CIDR"),
         ("DOORSTEP_LOG_FORMAT", "xml", "auto, pretty or json"),

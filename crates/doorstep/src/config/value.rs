@@ -9,6 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use doorstep_core::address::AddressRules;
 use doorstep_core::time::Millis;
+use doorstep_server::auth::KEY_BYTES_MAX;
 use tracing_subscriber::EnvFilter;
 
 /// A value that does not show itself.
@@ -31,9 +32,6 @@ pub(crate) enum LogFormat {
 
 pub(crate) const MASTER_KEY_LEN: usize = 32;
 
-/// An administrator's key is at least this long: it opens everything, and anybody may try.
-const ADMIN_KEY_LEN_MIN: usize = 16;
-
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "give an IP address and a port, such as 127.0.0.1:8080 or [::]:8080".to_owned())
 }
@@ -55,8 +53,9 @@ pub(super) fn database_url(text: &str) -> Result<Option<Secret<String>>, String>
 pub(super) fn admin_key(text: &str) -> Result<Option<Secret<String>>, String> {
     match text {
         "" => Ok(None),
-        _ if text.len() < ADMIN_KEY_LEN_MIN || !text.bytes().all(|byte| byte.is_ascii_graphic()) => {
-            Err(format!("give at least {ADMIN_KEY_LEN_MIN} printable ASCII characters without spaces"))
+        // One that is too short to be safe is for the operator to choose; the server warns of it.
+        _ if text.len() > KEY_BYTES_MAX || !text.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            Err(format!("give at most {KEY_BYTES_MAX} printable ASCII characters without spaces"))
         }
         _ => Ok(Some(Secret(text.to_owned()))),
     }

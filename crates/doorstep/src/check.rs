@@ -1,0 +1,139 @@
+//! `doorstep check`: whether the server could start here, and if not, what to do.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::config::{self, Config};
+use crate::failure::{Exit, Failure};
+use crate::output;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    config: config::Args,
+    /// One JSON object per line
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was looked at, and what was found.
+#[derive(Debug, Serialize)]
+struct Finding {
+    check: &'static str,
+    result: Verdict,
+    detail: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    Ok,
+    Warn,
+    Fail,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    // A faulty configuration is told in its own words, with its own exit code.
+    let loaded = config::load_here(&args.config)?;
+    let read = match &loaded.file {
+        Some(path) => format!("read from {}, the environment and flags", path.display()),
+        None => "no file; the environment, flags and defaults".to_owned(),
+    };
+    let mut findings = vec![Finding { check: "configuration", result: Verdict::Ok, detail: read }];
+    findings.extend(look(&loaded.config));
+    output::print(&shown(&findings, args.json))?;
+    match findings.iter().filter(|finding| finding.result == Verdict::Fail).count() {
+        0 => Ok(()),
+        n => Err(Failure::said(Exit::Failed, format!("{n} of {} checks failed", findings.len()))),
+    }
+}
+
+fn look(config: &Config) -> Vec<Finding> {
+    vec![data_dir(&config.data_dir), port(config), admin_key(config), targets(config), descriptors(config)]
+}
+
+/// Nothing in it is touched: an older server's data must not be brought up to date by a look at it.
+fn data_dir(path: &Path) -> Finding {
+    let there = path.exists();
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let (result, detail) = match tempfile::tempfile_in(if there { path } else { parent }) {
+        Ok(_) if there => (Verdict::Ok, format!("{} can be written", path.display())),
+        Ok(_) => (Verdict::Ok, format!("{} is made at the start", path.display())),
+        Err(fault) => {
+            let advice = "give this user the right to, or choose another with --data-dir";
+            (Verdict::Fail, format!("{} cannot be written: {fault}; {advice}", path.display()))
+        }
+    };
+    Finding { check: "data directory", result, detail }
+}
+
+fn port(config: &Config) -> Finding {
+    let (result, detail) = match std::net::TcpListener::bind(config.listen) {
+        Ok(_) => (Verdict::Ok, format!("{} is free", config.listen)),
+        Err(fault) => {
+            (Verdict::Fail, format!("{} cannot be listened on: {fault}; choose another with --listen", config.listen))
+        }
+    };
+    Finding { check: "address", result, detail }
+}
+
+fn admin_key(config: &Config) -> Finding {
+    let (result, detail) = match &config.admin_key {
+        Some(_) => (Verdict::Ok, "given"),
+        None => (Verdict::Ok, "made at the first start and printed once"),
+    };
+    Finding { check: "admin key", result, detail: detail.to_owned() }
+}
+
+fn targets(config: &Config) -> Finding {
+    let (result, detail) = if config.allow_targets.makes_exceptions() {
+        (
+            Verdict::Warn,
+            "private ranges may be delivered to: make sure that only those who may reach them make destinations",
+        )
+    } else {
+        (Verdict::Ok, "only public addresses may be delivered to, over https")
+    };
+    Finding { check: "targets", result, detail: detail.to_owned() }
+}
+
+/// Each request in flight and each client takes one.
+fn descriptors(config: &Config) -> Finding {
+    let check = "open files";
+    let needed = config.in_flight_max as u64 + 4_096 + 64;
+    let (result, detail) = match open_files_max() {
+        None => (Verdict::Ok, "the limit cannot be read here".to_owned()),
+        Some(max) if max < needed => (
+            Verdict::Warn,
+            format!("{max} are allowed, up to {needed} are needed under full load: raise it with `ulimit -n {needed}`"),
+        ),
+        Some(max) => (Verdict::Ok, format!("{max} are allowed")),
+    };
+    Finding { check, result, detail }
+}
+
+fn open_files_max() -> Option<u64> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find(|line| line.starts_with("Max open files"))?;
+    line.split_whitespace().nth(3)?.parse().ok()
+}
+
+fn shown(findings: &[Finding], json: bool) -> String {
+    let mut text = String::new();
+    for finding in findings {
+        // Writing to a string does not fail.
+        let _ = if json {
+            writeln!(text, "{}", serde_json::to_string(finding).unwrap_or_default())
+        } else {
+            let word = match finding.result {
+                Verdict::Ok => "ok",
+                Verdict::Warn => "warn",
+                Verdict::Fail => "FAIL",
+            };
+            writeln!(text, "{word:<4}  {:<14}  {}", finding.check, finding.detail)
+        };
+    }
+    text
+}

@@ -1,0 +1,69 @@
+//! `doorstep serve`: takes events in, delivers them, and ends without losing any.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use doorstep_server::connections::{self, ConnectionLimits};
+use doorstep_server::router::router;
+use tokio::net::TcpListener;
+
+use crate::admin_key::AdminKey;
+use crate::config::{self, Config};
+use crate::failure::{Exit, Failure};
+use crate::{logging, output, runtime, wire};
+
+/// A key that everything can be done with should not be guessed.
+const KEY_LEN_ADVISED: usize = 24;
+
+pub(crate) fn run(args: &config::Args) -> Result<(), Failure> {
+    let config = config::load_here(args)?.config;
+    logging::start(&config);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    // Never on the caller's own thread: the engine goes on while somebody is answered.
+    runtime::run(threads.max(2), serve(&config))
+}
+
+async fn serve(config: &Config) -> Result<(), Failure> {
+    let end = runtime::asked_to_end()?;
+    std::fs::create_dir_all(&config.data_dir)
+        .with_context(|| format!("cannot make the data directory {}", config.data_dir.display()))?;
+    let given = config.admin_key.as_ref().map(|key| key.0.as_str());
+    if given.is_some_and(|key| key.len() < KEY_LEN_ADVISED) {
+        tracing::warn!("the admin key is short: choose one of at least {KEY_LEN_ADVISED} random characters");
+    }
+    // First the port and the store: whoever finds them taken has not been given a key yet.
+    let listener = TcpListener::bind(config.listen).await.map_err(|fault| {
+        let advice = "choose another address with --listen, or stop what uses it";
+        Failure::new(
+            Exit::Failed,
+            anyhow::Error::new(fault).context(format!("cannot listen on {}: {advice}", config.listen)),
+        )
+    })?;
+    let address = listener.local_addr().context("cannot tell the address that was taken")?;
+    let admin_key = AdminKey::of(given, &config.data_dir)?;
+    let running = wire::start(config, admin_key.hash).await?;
+    tracing::info!(destinations = running.n_destinations, data_dir = %config.data_dir.display(), "ready");
+    if let Some(key) = &admin_key.made {
+        output::print(&format!(
+            "admin key: {key}\n  It is shown this once and not kept: use it as `Authorization: Bearer KEY`.\n"
+        ))?;
+    }
+    output::print(&format!("doorstep {} listening on http://{address}\n", env!("CARGO_PKG_VERSION")))?;
+
+    let within = Duration::from_millis(config.drain_timeout_ms.0);
+    let app = std::sync::Arc::clone(&running.app);
+    let router = router(std::sync::Arc::clone(&app));
+    let stop = async {
+        end.await;
+        tracing::info!("asked to end: nothing new is taken, and what is in flight comes to its end");
+        app.end_streams();
+    };
+    connections::serve(listener, router, ConnectionLimits::default(), stop, within).await;
+    drop(app);
+    let again = runtime::asked_to_end()?;
+    tokio::select! {
+        () = running.stop(within) => tracing::info!("ended; nothing is lost"),
+        () = again => tracing::warn!("asked again: ended at once; what was in flight is sent again after the next start"),
+    }
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! The parts, put together: store, engine and API.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use doorstep_core::id::AttemptId;
+use doorstep_core::scheduler::SchedulerLimits;
+use doorstep_core::sender::Sender as SenderSeam;
+use doorstep_core::store::Store;
+use doorstep_core::time::Millis;
+use doorstep_engine::catalog::Catalog;
+use doorstep_engine::chance::{self, Ids};
+use doorstep_engine::clock::Clock;
+use doorstep_engine::desk::Desk;
+use doorstep_engine::events::Events;
+use doorstep_engine::ingest::Ingest;
+use doorstep_engine::maintain::{self, Retention};
+use doorstep_engine::run::{self, Handle, Parts};
+use doorstep_engine::sender::{Sender, SenderSettings};
+use doorstep_engine::writer::Writer;
+use doorstep_server::auth::KeyHash;
+use doorstep_server::{App, Limits};
+use doorstep_store::sqlite::{SqliteLimits, SqliteStore};
+use tokio::sync::broadcast;
+use tokio::task::JoinHandle;
+
+use crate::config::Config;
+
+/// What a slow watcher may miss before it is told so.
+const NEWS_KEPT: usize = 4_096;
+
+/// A running engine, without its door.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) app: Arc<App>,
+    /// How many destinations are served.
+    pub(crate) n_destinations: usize,
+    run: Handle,
+    run_task: JoinHandle<()>,
+    writer_task: JoinHandle<()>,
+    house_task: JoinHandle<()>,
+}
+
+/// Opens the store, and has everything run that was running before.
+pub(crate) async fn start(config: &Config, admin_key: KeyHash) -> anyhow::Result<Running> {
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&config.data_dir, &SqliteLimits::default())?);
+    let clock = Clock::start();
+    let no_chance = "the machine gives no random numbers";
+    let ids = Arc::new(Ids::new().context(no_chance)?);
+    let dice = chance::dice().context(no_chance)?;
+    let rules = config.allow_targets.clone();
+    let attempt_ids = Arc::clone(&ids);
+    let sender = Sender::new(
+        SenderSettings::default(),
+        rules.clone(),
+        move || clock.now(),
+        move |now| AttemptId(attempt_ids.next(now)),
+    )?;
+    let sender: Arc<dyn SenderSeam> = Arc::new(sender);
+    let (writer, writer_task) = Writer::start(Arc::clone(&store), clock);
+    let (catalog, events) = (Arc::new(Catalog::default()), Arc::new(Events::new(Arc::clone(&store))));
+    let news = broadcast::Sender::new(NEWS_KEPT);
+    let (run, run_task) = run::start(Parts {
+        store: Arc::clone(&store),
+        sender: Arc::clone(&sender),
+        writer: writer.clone(),
+        catalog: Arc::clone(&catalog),
+        events: Arc::clone(&events),
+        clock,
+        dice: Box::new(dice),
+        limits: SchedulerLimits { in_flight_max: config.in_flight_max, ..SchedulerLimits::default() },
+        news: news.clone(),
+    });
+    let n_destinations = run::adopt_all(store.as_ref(), &catalog, &run).await?;
+    let house_task = maintain::start(Arc::clone(&store), run.clone(), clock, retention(config));
+    let ingest = Ingest { catalog, writer, events, run: run.clone(), clock, ids };
+    let desk = Arc::new(Desk::new(ingest, sender, rules));
+    let limits = Limits { payload_max: config.payload_max_bytes, ..Limits::default() };
+    let app = Arc::new(App::new(desk, store, news, admin_key, limits));
+    Ok(Running { app, n_destinations, run, run_task, writer_task, house_task })
+}
+
+impl Running {
+    /// Lets what is in flight come to its end, for at most `within`, and lets go of the store.
+    pub(crate) async fn stop(self, within: Duration) {
+        let Self { app, run, run_task, writer_task, house_task, .. } = self;
+        if tokio::time::timeout(within, run.drain()).await.is_err() {
+            tracing::warn!("some requests did not come to their end in time; they are sent again after the next start");
+            run_task.abort();
+        }
+        // It may have been aborted just now.
+        let _ = run_task.await;
+        let _ = house_task.await;
+        drop((app, run));
+        // All that was to be written is, once the last of those who could ask for more has gone.
+        let _ = tokio::time::timeout(within, writer_task).await;
+    }
+}
+
+fn retention(config: &Config) -> Retention {
+    let days = |n: u32| Millis::from_hours(24 * u64::from(n));
+    Retention {
+        delivered: days(config.retain_delivered_days),
+        dead: days(config.retain_dead_days),
+        attempts: days(config.retain_attempts_days),
+        events: days(config.retain_events_days),
+        activity: days(config.retain_activity_days),
+    }
+}
