@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::failure::Failure;
-use crate::{check, config, listen, serve};
+use crate::{check, config, listen, policy, serve};
 
 /// A self-hosted webhook delivery engine
 #[derive(Parser)]
@@ -23,6 +23,8 @@ enum Command {
     Check(check::Args),
     /// Receive webhooks, verify them, and misbehave on request
     Listen(listen::Args),
+    /// Look at a retry policy before it is used
+    Policy(policy::Args),
     /// Show the configuration in force, and where each value comes from
     Config(config::show::Args),
 }
@@ -40,6 +42,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Listen(args) => listen::run(args),
+        Command::Policy(args) => policy::run(args),
         Command::Config(args) => config::show::run(args),
     }
 }

@@ -12,6 +12,7 @@ mod wire;
 mod serve;
 mod check;
 mod listen;
+mod policy;
 
 mod rate;
 mod share;

@@ -29,6 +29,11 @@ pub(crate) fn one(span: Millis) -> Option<&'static str> {
     UNITS.iter().find(|(_, ms)| *ms == span.0).map(|(name, _)| *name)
 }
 
+/// A span as an axis shows it: nothing needs no unit.
+pub(crate) fn short(span: Millis) -> String {
+    if span == Millis::ZERO { "0".to_owned() } else { span.to_string() }
+}
+
 fn times(number: &str, unit: &str) -> Option<Millis> {
     let unit = read_unit(unit)?;
     let (whole, part) = number.split_once('.').unwrap_or((number, "0"));

@@ -1,0 +1,120 @@
+//! `doorstep policy simulate`: an outage, as one delivery lives through it and as the receiver sees its end.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use doorstep_core::dice::{Dice, SeededDice};
+use doorstep_core::retry::PolicySpec;
+use doorstep_core::time::Millis;
+use serde_json::{Value, json};
+
+use super::recovery::{self, Curve, Recovery, Story};
+use super::timeline::{self, End, Life};
+use super::{source, svg, terminal};
+use crate::failure::{Exit, Failure};
+use crate::rate::Rate;
+use crate::{output, span};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// A preset (standard, patient, brief), a JSON object as in the API, or @FILE with either
+    #[arg(value_name = "NAME|JSON|@FILE", default_value = "standard")]
+    policy: String,
+    /// How long the receiver is down
+    #[arg(long, value_name = "SPAN", value_parser = read_outage, default_value = "2h")]
+    outage: Millis,
+    /// How many new deliveries come
+    #[arg(long, value_name = "N/SPAN", default_value = "10/s")]
+    rate: Rate,
+    /// How many the receiver can take; it answers 503 to more
+    #[arg(long, value_name = "N/SPAN", default_value = "50/s")]
+    capacity: Rate,
+    /// How long the time after the outage is watched [default: as long as the outage]
+    #[arg(long = "for", value_name = "SPAN", value_parser = span::read)]
+    after: Option<Millis>,
+    /// The same seed draws the same waits
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Also write the picture to this file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// One JSON object instead of a picture
+    #[arg(long)]
+    json: bool,
+}
+
+/// All that there is to show.
+#[derive(Debug)]
+pub(super) struct Simulation {
+    pub(super) story: Story,
+    pub(super) lives: Vec<Life>,
+    pub(super) recovery: Recovery,
+}
+
+/// So many deliveries' lives are drawn: enough to see what chance does.
+const LIVES: usize = 5;
+
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let story = Story {
+        policy: source::read(&args.policy)?,
+        arrivals: args.rate,
+        capacity: args.capacity,
+        outage: args.outage,
+        after: args.after.unwrap_or(args.outage),
+        seed: args.seed,
+    };
+    let simulation = simulate(story).map_err(|too_much| Failure::new(Exit::Usage, too_much))?;
+    if let Some(path) = &args.svg {
+        fs::write(path, svg::draw(&simulation)).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    output::print(&if args.json { format!("{:#}\n", as_json(&simulation)) } else { terminal::draw(&simulation) })
+}
+
+pub(super) fn simulate(story: Story) -> Result<Simulation, recovery::TooMuch> {
+    let mut dice = SeededDice::new(story.seed);
+    let lives = (0..LIVES).map(|_| timeline::live(&story.policy, story.outage, || dice.roll())).collect();
+    let recovery = recovery::run(&story)?;
+    Ok(Simulation { story, lives, recovery })
+}
+
+fn read_outage(text: &str) -> Result<Millis, String> {
+    match span::read(text)? {
+        Millis::ZERO => Err("an outage is longer than nothing".to_owned()),
+        outage => Ok(outage),
+    }
+}
+
+fn as_json(simulation: &Simulation) -> Value {
+    let Simulation { story, lives, recovery } = simulation;
+    let life = |life: &Life| {
+        json!({
+            "attempts_ms": life.attempts,
+            "end": match life.end { End::Delivered => "delivered", End::Dead(_) => "dead" },
+            "reason": match life.end { End::Delivered => Value::Null, End::Dead(reason) => json!(reason) },
+        })
+    };
+    let curve = |curve: &Curve| {
+        json!({
+            "requests_per_second": curve.per_second,
+            "requests_during_outage": curve.in_vain,
+            "peak_per_second_after": curve.peak_after,
+            "refused_over_capacity": curve.refused,
+            "delivered": curve.delivered,
+            "dead": curve.dead,
+            "drained_after_ms": curve.drained_after,
+        })
+    };
+    json!({
+        "policy": PolicySpec::from(story.policy.clone()),
+        "arrivals": story.arrivals.to_string(),
+        "capacity": story.capacity.to_string(),
+        "outage_begins_ms": story.begins(),
+        "outage_ends_ms": story.ends(),
+        "lasts_ms": story.lasts(),
+        "seed": story.seed,
+        "deliveries": lives.iter().map(life).collect::<Vec<_>>(),
+        "with_gate": curve(&recovery.gated),
+        "plain_retries": curve(&recovery.plain),
+    })
+}
