@@ -4,7 +4,7 @@
 //! guessed: what no setting is called is refused, and all faults are told together, so that they are mended together.
 
 mod keys;
-mod value;
+pub(crate) mod value;
 mod args;
 mod environment;
 mod file;
@@ -62,9 +62,17 @@ type Givens = BTreeMap<&'static str, Given>;
 
 /// Loads the configuration of this process.
 pub(crate) fn load_here(args: &Args) -> Result<Loaded, Failure> {
-    // A variable that is not text is none of ours, or it is refused below for what is left of it.
-    let env = std::env::vars_os()
-        .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
+    let mut env = Vec::new();
+    for (name, value) in std::env::vars_os() {
+        match (name.into_string(), value.into_string()) {
+            (Ok(name), Ok(value)) => env.push((name, value)),
+            (Ok(name), Err(_)) if name.starts_with(environment::PREFIX) => {
+                return Err(Failure::said(Exit::ConfigInvalid, format!("the variable `{name}` is not UTF-8 text")));
+            }
+            // None of ours.
+            (Ok(_) | Err(_), _) => {}
+        }
+    }
     load(args, env, &FILES.map(Path::new)).map_err(|faults| Failure::new(Exit::ConfigInvalid, faults))
 }
 

@@ -143,7 +143,7 @@ fn a_request_is_answered_and_printed_for_people() {
     let headers = "webhook-id: evt_1\r\nx-event-type: invoice.paid\r\nx-delivery-attempt: 3\r\n";
     assert_eq!(listener.post(headers, "{}").status, 200);
     let line = listener.line();
-    assert!(line.ends_with(" POST /hook  invoice.paid  evt_1  attempt 3  2 B  → 200"), "{line}");
+    assert!(line.ends_with(" POST /hook  invoice.paid  evt_1  attempt 3  2 B  signature unchecked  → 200"), "{line}");
 }
 
 #[test]

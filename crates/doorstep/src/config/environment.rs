@@ -12,7 +12,7 @@ pub(super) struct Environment {
     pub(super) given: Givens,
 }
 
-const PREFIX: &str = "DOORSTEP_";
+pub(super) const PREFIX: &str = "DOORSTEP_";
 const CONFIG: &str = "DOORSTEP_CONFIG";
 /// Read by other commands than `serve`.
 const OTHERS: [&str; 3] = ["DOORSTEP_URL", "DOORSTEP_API_KEY", "DOORSTEP_LISTEN_SECRET"];

@@ -74,12 +74,7 @@ impl Record<'_> {
         if let Some(attempt) = self.text("x-delivery-attempt") {
             let _ = write!(line, "  attempt {attempt}");
         }
-        let _ = write!(line, "  {} B", self.body.len());
-        let _ = match self.signature {
-            Signature::Unchecked => Ok(()),
-            signature => write!(line, "  signature {signature}"),
-        };
-        let _ = write!(line, "  → {}", self.answered);
+        let _ = write!(line, "  {} B  signature {}  → {}", self.body.len(), self.signature, self.answered);
         line.push_str(if self.duplicate { "  duplicate\n" } else { "\n" });
         line
     }
@@ -208,7 +203,8 @@ mod tests {
 
     #[test]
     fn a_line_for_people_says_what_came_and_what_it_got() {
-        let expected = "12:34:56.007 POST /hook  invoice.paid  evt_1  attempt 2  2 B  → 503  duplicate\n";
+        let expected =
+            "12:34:56.007 POST /hook  invoice.paid  evt_1  attempt 2  2 B  signature unchecked  → 503  duplicate\n";
         check(Lines::Plain, Answered::Status(503), expected);
     }
 
