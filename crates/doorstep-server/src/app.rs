@@ -69,6 +69,11 @@ impl App {
         Self { engine, store, news, admin_key, limits, counts, watchers, ending }
     }
 
+    /// Hears what happens from now on.
+    pub fn watch(&self) -> broadcast::Receiver<News> {
+        self.news.subscribe()
+    }
+
     /// Ends the streams, which would not end by themselves.
     pub fn end_streams(&self) {
         self.ending.send_replace(true);

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::failure::Failure;
-use crate::{check, config, listen, policy, serve};
+use crate::{check, config, demo, listen, policy, send, serve, tail};
 
 /// A self-hosted webhook delivery engine
 #[derive(Parser)]
@@ -19,6 +19,12 @@ struct Cli {
 enum Command {
     /// Take events in over HTTP and deliver them
     Serve(config::Args),
+    /// See it work: a server, receivers that misbehave, and traffic
+    Demo(demo::Args),
+    /// Send an event to a running server
+    Send(send::Args),
+    /// Watch a running server deliver
+    Tail(tail::Args),
     /// Check the configuration and this machine, without starting anything
     Check(check::Args),
     /// Receive webhooks, verify them, and misbehave on request
@@ -40,6 +46,9 @@ pub(crate) fn run() -> ExitCode {
 fn dispatch(command: Command) -> Result<(), Failure> {
     match command {
         Command::Serve(args) => serve::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Send(args) => send::run(args),
+        Command::Tail(args) => tail::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Listen(args) => listen::run(args),
         Command::Policy(args) => policy::run(args),

@@ -12,6 +12,10 @@ mod wire;
 mod serve;
 mod check;
 mod listen;
+mod client;
+mod send;
+mod tail;
+mod demo;
 mod policy;
 
 mod rate;

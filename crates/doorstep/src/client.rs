@@ -1,0 +1,109 @@
+//! Talking to a running server, and what its answers mean for a command.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use reqwest::{Client as Http, Method, RequestBuilder, Response, StatusCode, Url};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::failure::{Exit, Failure};
+
+/// A server that is there answers within this.
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+/// How much of an answer that is not a problem is shown.
+const SHOWN_MAX: usize = 300;
+
+/// Where the server is, and the key to it.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Where the server is
+    #[arg(long, value_name = "URL", env = "DOORSTEP_URL", default_value = "http://127.0.0.1:8080")]
+    url: Url,
+    /// The key to it; DOORSTEP_ADMIN_KEY counts too
+    #[arg(long, value_name = "KEY", env = "DOORSTEP_API_KEY", hide_env_values = true)]
+    key: Option<String>,
+}
+
+pub(crate) struct Client {
+    http: Http,
+    base: Url,
+    key: String,
+}
+
+impl Client {
+    pub(crate) fn of(args: &Args) -> Result<Self, Failure> {
+        let key = args.key.clone().or_else(|| std::env::var("DOORSTEP_ADMIN_KEY").ok()).ok_or_else(|| {
+            Failure::said(Exit::Auth, "no key: give --key, or set DOORSTEP_API_KEY or DOORSTEP_ADMIN_KEY")
+        })?;
+        Self::new(args.url.clone(), key)
+    }
+
+    pub(crate) fn new(base: Url, key: String) -> Result<Self, Failure> {
+        let http = Http::builder().connect_timeout(CONNECT_WITHIN).no_proxy().build();
+        let http = http.context("cannot set up an HTTP client")?;
+        Ok(Self { http, base, key })
+    }
+
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        read(self.answer(self.request(Method::GET, path)?.timeout(ANSWER_WITHIN)).await?).await
+    }
+
+    pub(crate) async fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T, Failure> {
+        read(self.answer(self.request(Method::POST, path)?.timeout(ANSWER_WITHIN).json(body)).await?).await
+    }
+
+    /// Posts JSON that is text already, byte for byte.
+    pub(crate) async fn post_text<T: DeserializeOwned>(&self, path: &str, body: String) -> Result<T, Failure> {
+        let request = self.request(Method::POST, path)?.timeout(ANSWER_WITHIN);
+        read(self.answer(request.header("content-type", "application/json").body(body)).await?).await
+    }
+
+    /// An answer that goes on for as long as it likes.
+    pub(crate) async fn open(&self, path: &str) -> Result<Response, Failure> {
+        self.answer(self.request(Method::GET, path)?).await
+    }
+
+    fn request(&self, method: Method, path: &str) -> Result<RequestBuilder, Failure> {
+        let url = self.base.join(path).with_context(|| format!("{path} is no path of {}", self.base))?;
+        Ok(self.http.request(method, url).bearer_auth(&self.key))
+    }
+
+    async fn answer(&self, request: RequestBuilder) -> Result<Response, Failure> {
+        let answer = request.send().await.map_err(|fault| {
+            let advice = format!("no answer from {}: is the server running? (doorstep serve)", self.base);
+            Failure::new(Exit::Unreachable, anyhow::Error::new(fault.without_url()).context(advice))
+        })?;
+        if answer.status().is_success() { Ok(answer) } else { Err(refused(answer).await) }
+    }
+}
+
+async fn read<T: DeserializeOwned>(answer: Response) -> Result<T, Failure> {
+    Ok(answer.json().await.context("the answer is not what this version expects: is it a Doorstep server?")?)
+}
+
+/// What a problem means, in its own words.
+async fn refused(answer: Response) -> Failure {
+    let status = answer.status();
+    let exit = match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Exit::Auth,
+        StatusCode::NOT_FOUND => Exit::NotFound,
+        StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED => Exit::Conflict,
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => Exit::Unreachable,
+        _ => Exit::Failed,
+    };
+    let text = answer.text().await.unwrap_or_default();
+    let problem: Option<Value> = serde_json::from_str(&text).ok();
+    let Some(detail) = problem.as_ref().and_then(|problem| problem["detail"].as_str()) else {
+        let shown: String = text.chars().take(SHOWN_MAX).collect();
+        return Failure::said(exit, format!("the server answered {status}: {shown}"));
+    };
+    let mut message = detail.to_owned();
+    let errors = problem.iter().filter_map(|problem| problem["errors"].as_array()).flatten();
+    for error in errors {
+        let (pointer, detail) = (error["pointer"].as_str().unwrap_or("?"), error["detail"].as_str().unwrap_or("?"));
+        message.push_str(&format!("\n  {pointer}: {detail}"));
+    }
+    Failure::said(exit, message)
+}
