@@ -73,7 +73,8 @@ pub trait Store: Send + Sync {
     fn activity(&self, query: ActivityQuery) -> Reply<'_, Vec<Activity>>;
 
     /// Forgets what is older than `ages` say, the oldest first and at most `limit` of each kind at once, so that it can be
-    /// done gradually (R4). A dead delivery that is forgotten lets go of its key.
+    /// done gradually (R4). A dead delivery that is forgotten lets go of its key. Takes away as gradually what removed
+    /// destinations have left.
     fn purge(&self, ages: Ages, limit: usize) -> Reply<'_, Purged>;
 }
 
@@ -103,7 +104,9 @@ pub enum Write {
     /// New, with a `version` of at most 1, or changed: then `version` is the one that it replaces plus one, or the write is
     /// refused.
     PutDestination(Box<Destination>),
-    /// Takes it away with everything that is queued for it. What has ended stays until it is purged.
+    /// Takes it away with everything that is queued for it: from now on none of that is seen, sent or counted, and what is
+    /// left on disk goes with the purges that follow. What has ended stays until it is purged. The ID is not used again: a new
+    /// destination with it is refused.
     RemoveDestination {
         destination_id: DestinationId,
     },
@@ -397,6 +400,8 @@ pub struct Purged {
     pub attempts: usize,
     pub events: usize,
     pub activity: usize,
+    /// Of removed destinations: what was queued for them, and their ordering keys.
+    pub removed: usize,
     /// The deliveries that may go from now on.
     pub available: Vec<Delivery>,
 }
@@ -404,7 +409,7 @@ pub struct Purged {
 impl Purged {
     /// Whether there may be more to forget.
     pub fn is_full(&self, limit: usize) -> bool {
-        [self.delivered, self.dead, self.attempts, self.events, self.activity].contains(&limit)
+        [self.delivered, self.dead, self.attempts, self.events, self.activity, self.removed].contains(&limit)
     }
 }
 

@@ -83,6 +83,7 @@ macro_rules! store_conforms {
             a_change_is_refused_if_it_was_made_to_another_version,
             a_gate_is_kept_as_it_was,
             a_destination_goes_with_all_that_is_queued_for_it,
+            what_a_removed_destination_leaves_goes_gradually_and_is_seen_by_nobody,
             lists_are_newest_first_and_go_on_where_the_last_page_ended,
             lists_contain_what_fits_the_filter,
             a_backlog_is_counted,

@@ -26,6 +26,8 @@ use crate::minute::minute_of;
 pub struct Memory {
     tenants: BTreeMap<TenantId, Tenant>,
     destinations: BTreeMap<DestinationId, (Destination, GateState)>,
+    /// Those that were taken away, and what has not been swept up after them.
+    removed: BTreeMap<DestinationId, VecDeque<Leftover>>,
     events: BTreeMap<u64, Accepted>,
     event_seqs: BTreeMap<(TenantId, EventId), u64>,
     rows: BTreeMap<DeliveryId, Row>,
@@ -52,6 +54,12 @@ impl Accepted {
     fn summary(&self, seq: u64) -> EventSummary {
         EventSummary::of(seq, &self.event, self.n_deliveries as u64)
     }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leftover {
+    Delivery { event_seq: u64 },
+    Key,
 }
 
 #[derive(Debug, Default)]
@@ -268,6 +276,7 @@ impl Memory {
             Some((before, _)) if before.version.checked_add(1) == Some(destination.version) => *before = destination,
             Some(_) => return Written::Refused(Refusal::VersionDiffers),
             None if destination.version > 1 => return Written::Refused(Refusal::NotFound),
+            None if self.removed.contains_key(&destination.id) => return Written::Refused(Refusal::VersionDiffers),
             None => drop(self.destinations.insert(destination.id, (destination, GateState::default()))),
         }
         Written::Saved
@@ -277,13 +286,21 @@ impl Memory {
         if self.destinations.remove(&destination_id).is_none() {
             return Written::Refused(Refusal::NotFound);
         }
-        self.keys.retain(|(id, _), _| *id != destination_id);
-        self.due.retain(|(id, _, _), _| *id != destination_id);
-        let gone =
-            self.rows.extract_if(.., |_, row| row.delivery.destination_id == destination_id && row.end.is_none());
-        for (_, row) in gone {
-            self.give_ups.remove(&give_up_key(&row.delivery));
+        // In the order in which they are swept up: those that may go, as they are due, then those behind them.
+        let due: Vec<_> = self.due.extract_if(.., |(id, _, _), _| *id == destination_id).collect();
+        let keys: Vec<_> = self.keys.extract_if(.., |(id, _), _| *id == destination_id).collect();
+        let behind = keys.iter().flat_map(|(_, key)| &key.queue).copied();
+        let mut left = VecDeque::new();
+        for id in due.into_iter().map(|(_, id)| id).chain(behind) {
+            if self.rows.get(&id).is_some_and(|row| row.end.is_none())
+                && let Some(row) = self.rows.remove(&id)
+            {
+                self.give_ups.remove(&give_up_key(&row.delivery));
+                left.push_back(Leftover::Delivery { event_seq: row.delivery.event_seq });
+            }
         }
+        left.extend(keys.iter().map(|_| Leftover::Key));
+        self.removed.insert(destination_id, left);
         Written::Saved
     }
 }

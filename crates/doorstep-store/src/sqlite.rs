@@ -20,6 +20,7 @@ mod event_list;
 mod stretch;
 mod activity;
 mod purge;
+mod sweep;
 mod row;
 mod seal;
 #[cfg(test)]

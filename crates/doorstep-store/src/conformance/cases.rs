@@ -105,10 +105,10 @@ pub fn deliveries_are_made_only_for_destinations_that_are_there(subject: &mut dy
 
 pub fn the_writes_of_a_batch_take_effect_in_their_order(subject: &mut dyn Subject) {
     let gone = Write::RemoveDestination { destination_id: DST };
-    let batch = vec![accept(1, None), put(DST), accept(2, None), gone, accept(3, None), put(DST), accept(4, None)];
+    let batch = vec![accept(1, None), put(DST), accept(2, None), gone, accept(3, None), put(DestinationId(2))];
     let made: Vec<usize> = write(subject, batch, NOW).iter().map(|written| available(written).len()).collect();
-    assert_eq!(made, [0, 0, 1, 0, 0, 0, 1]);
-    assert_eq!(due(subject), [4]);
+    assert_eq!(made, [0, 0, 1, 0, 0, 0]);
+    assert_eq!(due(subject), []);
 }
 
 pub fn due_deliveries_come_in_the_order_of_their_places(subject: &mut dyn Subject) {
@@ -347,11 +347,53 @@ pub fn a_destination_goes_with_all_that_is_queued_for_it(subject: &mut dyn Subje
     assert_eq!(ask(subject.store().backlogs(vec![DST])), [Backlog::default()]);
     assert_eq!(list(subject, DeliveryFilter::default()), [3, 1], "what has ended stays");
     assert_eq!(ask(subject.store().delivery(DeliveryId(2))), None);
-    one(subject, put(DST));
-    let anew = one(subject, accept(5, Some("a")));
-    let first = &available(&anew)[0];
-    assert_eq!(first.ordering.as_ref().map(|slot| slot.sequence), Some(1), "nobody holds the key any more");
-    assert_eq!(ask(subject.store().destinations(None, 9))[0].gate, Default::default());
+    assert_eq!(one(subject, put(DST)), Written::Refused(Refusal::VersionDiffers), "an ID is used once");
+    assert_eq!(one(subject, put(DestinationId(2))), Written::Saved);
+}
+
+pub fn what_a_removed_destination_leaves_goes_gradually_and_is_seen_by_nobody(subject: &mut dyn Subject) {
+    let mut writes = vec![accept(1, Some("a")), accept(2, Some("a")), accept(3, Some("a")), accept(4, None)];
+    writes.extend([accept(5, None), accept(6, None), accept(7, Some("b"))]);
+    let made = set_up(subject, &writes);
+    one(subject, settle(&made[0], DEAD, BehindDead::Hold, NOW));
+    one(subject, settle(&read(subject, 5), RETRY, BehindDead::Skip, NOW));
+    let late = settle(&read(subject, 4), Decision::Delivered, BehindDead::Skip, NOW);
+    one(subject, Write::RemoveDestination { destination_id: DST });
+    let unseen = |subject: &dyn Subject| {
+        let again = |id| (one(subject, revive(id)), one(subject, abandon(id)));
+        for id in 2..=7 {
+            let not_found = Written::Refused(Refusal::NotFound);
+            assert_eq!(again(id), (not_found.clone(), not_found), "{id}");
+            assert_eq!(ask(subject.store().delivery(DeliveryId(id))), None);
+        }
+        assert_eq!(available(&one(subject, late.clone())), []);
+        assert_eq!(list(subject, DeliveryFilter::default()), [1], "what has ended stays");
+        assert_eq!(list(subject, DeliveryFilter { destination_id: Some(DST), ..DeliveryFilter::default() }), [1]);
+        for track in Track::ALL {
+            let nothing = DuePage { deliveries: vec![], exhausted: true };
+            assert_eq!(due_page(subject, DST, track, None, 9), nothing);
+        }
+        assert_eq!(ask(subject.store().overdue(Timestamp::MAX, 9)), []);
+        assert_eq!(ask(subject.store().next_give_up_at()), None);
+        assert_eq!(ask(subject.store().backlogs(vec![DST])), [Backlog::default()]);
+    };
+    unseen(subject);
+    assert_eq!(available(&one(subject, abandon(1))), [], "those behind it are gone");
+    let events = |at| Ages { events: at, ..ages(NOW) };
+    let purge = |subject: &dyn Subject, ages| ask(subject.store().purge(ages, 3));
+    // Four that may go, two behind the dead one, and their two keys: three at a time.
+    assert_eq!(purge(subject, events(NOW)).removed, 3);
+    unseen(subject);
+    subject.restart();
+    unseen(subject);
+    assert_eq!(purge(subject, events(NOW)).removed, 3);
+    unseen(subject);
+    assert_eq!(purge(subject, events(NOW)).removed, 2);
+    assert_eq!(purge(subject, events(NOW)).removed, 0);
+    unseen(subject);
+    assert_eq!(purge(subject, Ages { dead: NOW + Millis(1), ..ages(NOW) }).available, []);
+    let all = events(NOW + Millis(1));
+    assert_eq!([purge(subject, all).events, purge(subject, all).events, purge(subject, all).events], [3, 3, 1]);
 }
 
 pub fn lists_are_newest_first_and_go_on_where_the_last_page_ended(subject: &mut dyn Subject) {
@@ -499,7 +541,6 @@ pub fn an_event_stays_as_long_as_a_delivery_of_it(subject: &mut dyn Subject) {
     assert_eq!((purge(), there()), (1, vec![false, false, true]));
     one(subject, Write::RemoveDestination { destination_id: DST });
     assert_eq!((purge(), there()), (1, vec![false; 3]));
-    one(subject, put(DST));
     let again = one(subject, accept(1, None));
     assert!(matches!(again, Written::Accepted { duplicate: false, .. }), "its name is forgotten too");
 }
@@ -509,7 +550,10 @@ pub fn numbers_are_not_given_out_twice(subject: &mut dyn Subject) {
     one(subject, Write::RemoveDestination { destination_id: DST });
     ask(subject.store().purge(ages(Timestamp::MAX), 9));
     subject.restart();
-    let after = set_up(subject, &[accept(2, None)]);
+    one(subject, put(DestinationId(2)));
+    let deliveries = vec![new_delivery(2, DestinationId(2))];
+    let again = one(subject, Write::Accept(Box::new(NewEvent { event: event("b", None, NOW), deliveries })));
+    let after = available(&again);
     assert!(before[0].seq < after[0].seq, "{} {}", before[0].seq, after[0].seq);
     assert!(before[0].event_seq < after[0].event_seq, "{} {}", before[0].event_seq, after[0].event_seq);
 }

@@ -4,11 +4,11 @@ use doorstep_core::id::DeliveryId;
 use doorstep_core::store::{Ages, Purged};
 use doorstep_core::time::Timestamp;
 
-use super::{End, Memory, Row};
+use super::{End, Leftover, Memory, Row};
 
 impl Memory {
     pub(super) fn purge(&mut self, ages: Ages, limit: usize) -> Purged {
-        let mut purged = Purged::default();
+        let mut purged = Purged { removed: self.sweep(limit), ..Purged::default() };
         let delivered = self.ended(limit, |row, at| row.end == Some(End::Delivered) && at < ages.delivered);
         for id in &delivered {
             self.rows.remove(id);
@@ -32,6 +32,16 @@ impl Memory {
         purged
     }
 
+    fn sweep(&mut self, limit: usize) -> usize {
+        let mut swept = 0;
+        for left in self.removed.values_mut() {
+            while swept < limit && left.pop_front().is_some() {
+                swept += 1;
+            }
+        }
+        swept
+    }
+
     /// The first that have ended and are old enough.
     fn ended(&self, limit: usize, old: impl Fn(&Row, Timestamp) -> bool) -> Vec<DeliveryId> {
         let old = |row: &&Row| row.ended_at.is_some_and(|at| old(row, at));
@@ -41,7 +51,11 @@ impl Memory {
     }
 
     fn purge_events(&mut self, before: Timestamp, limit: usize) -> usize {
-        let is_left = |seq: u64| self.rows().any(|row| row.delivery.event_seq == seq);
+        let leftovers: Vec<&Leftover> = self.removed.values().flatten().collect();
+        let is_left = |event_seq: u64| {
+            self.rows().any(|row| row.delivery.event_seq == event_seq)
+                || leftovers.contains(&&Leftover::Delivery { event_seq })
+        };
         let old = self.events.iter().filter(|(seq, old)| old.event.accepted_at < before && !is_left(**seq));
         let mut found: Vec<(Timestamp, u64)> = old.map(|(seq, old)| (old.event.accepted_at, *seq)).collect();
         found.sort_unstable();

@@ -72,8 +72,14 @@ impl Batch<'_> {
         Ok(Written::Abandoned { ended: Box::new(dead.delivery), available })
     }
 
-    fn seq_of(&self, id: DeliveryId) -> Result<Option<i64>, Fault> {
-        Ok(self.statement(SEQ_OF)?.query_row([id.0.to_be_bytes()], |row| row.get(0)).optional()?)
+    /// None for one that is queued for a destination that was removed.
+    fn seq_of(&mut self, id: DeliveryId) -> Result<Option<i64>, Fault> {
+        let seq = self.statement(SEQ_OF)?.query_row([id.0.to_be_bytes()], |row| row.get(0)).optional()?;
+        let Some(seq) = seq else { return Ok(None) };
+        match self.unfinished(seq)? {
+            Some((delivery, ..)) if !self.is_destination(delivery.destination_id)? => Ok(None),
+            Some(_) | None => Ok(Some(seq)),
+        }
     }
 
     fn dead(&self, seq: i64) -> Result<Option<Dead>, Fault> {

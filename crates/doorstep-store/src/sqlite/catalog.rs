@@ -7,11 +7,11 @@ use doorstep_core::store::{Backlog, Refusal, StoredDestination, Written};
 use doorstep_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::accept::IS_DESTINATION;
 use super::batch::Batch;
 use super::fault::Fault;
 use super::row;
 use super::seal::{seal, unseal};
-use super::settle::REMOVE;
 
 pub(super) const SAVE_GATE: &str =
     "insert into gates (destination_id, state) values (?1, ?2) on conflict do update set state = excluded.state";
@@ -24,17 +24,13 @@ pub(super) const DESTINATIONS: &str = "
 
 /// The lowest number among those that may go and those that have an ordering key: all of them.
 pub(super) const BACKLOG: &str = "
-    select coalesce((select queued from backlogs where destination_id = ?1), 0),
+    select queued,
         (select accepted_at from events where seq = (select event_seq from deliveries where seq = (
             select min(first) from (
                 select min(seq) as first from deliveries where destination_id = ?1 and behind = 0
                 union all
-                select min(seq) from deliveries where destination_id = ?1 and ordering_key is not null))))";
-
-pub(super) const QUEUED: &str = "
-    select seq, id, event_seq from deliveries where destination_id = ?1 and behind = 0
-    union all
-    select seq, id, event_seq from deliveries where destination_id = ?1 and ordering_key is not null and behind = 1";
+                select min(seq) from deliveries where destination_id = ?1 and ordering_key is not null))))
+    from backlogs where destination_id = ?1";
 
 impl Batch<'_> {
     pub(super) fn save_gate(&mut self, destination_id: DestinationId, state: &GateState) -> Result<Written, Fault> {
@@ -64,6 +60,7 @@ impl Batch<'_> {
                 return Ok(Written::Refused(Refusal::VersionDiffers));
             }
             None if *version > 1 => return Ok(Written::Refused(Refusal::NotFound)),
+            None if self.was_removed(*id)? => return Ok(Written::Refused(Refusal::VersionDiffers)),
             Some(_) | None => {}
         }
         self.execute(
@@ -93,17 +90,9 @@ impl Batch<'_> {
         for sql in [
             "delete from gates where destination_id = ?1",
             "delete from backlogs where destination_id = ?1",
-            "delete from ordering_keys where destination_id = ?1",
-            "update dead set holds_key = 0 where destination_id = ?1 and holds_key = 1",
+            "insert into removed_destinations (id, swept) values (?1, 0)",
         ] {
             self.execute(sql, [bytes])?;
-        }
-        let mut queued = self.statement(QUEUED)?;
-        let queued: Vec<(i64, [u8; 16], i64)> =
-            queued.query_map([bytes], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect::<Result<_, _>>()?;
-        for (seq, delivery_id, event_seq) in queued {
-            self.execute(REMOVE, [seq])?;
-            self.forget_delivery(delivery_id, event_seq)?;
         }
         Ok(Written::Saved)
     }
@@ -168,12 +157,18 @@ pub(super) fn backlogs(sql: &Connection, ids: &[DestinationId]) -> Result<Vec<Ba
     let mut backlog = sql.prepare_cached(BACKLOG)?;
     let mut found = Vec::with_capacity(ids.len());
     for id in ids {
-        found.push(backlog.query_row([id.0.to_be_bytes()], |row| {
+        let counted = backlog.query_row([id.0.to_be_bytes()], |row| {
             Ok(Backlog {
                 queued: row.get::<_, i64>(0)?.cast_unsigned(),
                 oldest_created_at: row.get::<_, Option<i64>>(1)?.map(Timestamp),
             })
-        })?);
+        });
+        found.push(counted.optional()?.unwrap_or_default());
     }
     Ok(found)
+}
+
+/// What is queued for one that was removed is nobody's.
+pub(super) fn is_destination(sql: &Connection, id: DestinationId) -> Result<bool, Fault> {
+    Ok(sql.prepare_cached(IS_DESTINATION)?.exists([id.0.to_be_bytes()])?)
 }

@@ -3,10 +3,11 @@
 use doorstep_core::delivery::{Delivery, Place};
 use doorstep_core::store::{DuePage, DueQuery};
 use doorstep_core::time::Timestamp;
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
+use super::catalog::is_destination;
 use super::fault::Fault;
-use super::row::{self, delivery_columns};
+use super::row::{self, delivery_columns, of_a_destination};
 
 macro_rules! due {
     ($behind:literal) => {
@@ -29,12 +30,21 @@ pub(super) const DUE_AT_ONCE: &str = due!("d.due_at = ?4 and d.seq > ?5");
 pub(super) const OVERDUE: &str = concat!(
     "select ",
     delivery_columns!(),
-    " from deliveries d where d.give_up_at <= ?1 order by d.give_up_at, d.seq limit ?2"
+    " from deliveries d where d.give_up_at <= ?1 and ",
+    of_a_destination!(),
+    " order by d.give_up_at, d.seq limit ?2"
 );
 
-pub(super) const NEXT_GIVE_UP: &str = "select min(give_up_at) from deliveries";
+pub(super) const NEXT_GIVE_UP: &str = concat!(
+    "select d.give_up_at from deliveries d where d.give_up_at >= ?1 and ",
+    of_a_destination!(),
+    " order by d.give_up_at limit 1"
+);
 
 pub(super) fn due(sql: &Connection, query: &DueQuery) -> Result<DuePage, Fault> {
+    if !is_destination(sql, query.destination_id)? {
+        return Ok(DuePage { deliveries: Vec::new(), exhausted: true });
+    }
     let (id, track) = (query.destination_id.0.to_be_bytes(), row::track(query.track));
     // One more than wanted says whether there are any beyond.
     let limit = query.limit.saturating_add(1);
@@ -67,5 +77,5 @@ pub(super) fn overdue(sql: &Connection, now: Timestamp, limit: usize) -> Result<
 
 pub(super) fn next_give_up_at(sql: &Transaction<'_>) -> Result<Option<Timestamp>, Fault> {
     let mut next = sql.prepare_cached(NEXT_GIVE_UP)?;
-    Ok(next.query_row([], |row| row.get::<_, Option<i64>>(0))?.map(Timestamp))
+    Ok(next.query_row([i64::MIN], |row| row.get(0)).optional()?.map(Timestamp))
 }

@@ -50,7 +50,7 @@ pub(super) fn search(filter: &EventFilter, seqs: &Range<i64>, limit: usize) -> (
         ("+e.accepted_at >= ", accepted_after.map(|at| Value::Integer(at.0))),
         ("+e.accepted_at < ", accepted_before.map(|at| Value::Integer(at.0))),
     ];
-    row::select(SELECT, asked, "e.seq", limit)
+    row::select(SELECT, asked, None, "e.seq", limit)
 }
 
 fn summary(row: &Row<'_>) -> rusqlite::Result<EventSummary> {

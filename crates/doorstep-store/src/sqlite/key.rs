@@ -61,8 +61,11 @@ impl Batch<'_> {
     }
 
     /// One has left its key's queue. If it came first there, the next one may go, unless that is dead and holds the key.
-    pub(super) fn release(&self, left: &Delivery, place: Option<i64>) -> Result<Option<Delivery>, Fault> {
+    pub(super) fn release(&mut self, left: &Delivery, place: Option<i64>) -> Result<Option<Delivery>, Fault> {
         let (Some(slot), Some(place)) = (&left.ordering, place) else { return Ok(None) };
+        if !self.is_destination(left.destination_id)? {
+            return Ok(None);
+        }
         let first = self.first_places(left.destination_id, &slot.key)?;
         let next = match first {
             _ if before(first, place) => return Ok(None),

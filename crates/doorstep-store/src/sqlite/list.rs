@@ -9,8 +9,9 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use super::by_hand::SEQ_OF;
+use super::catalog::is_destination;
 use super::fault::Fault;
-use super::row::{self, DELIVERY_COLUMNS, attempt_columns, delivery_columns};
+use super::row::{self, DELIVERY_COLUMNS, attempt_columns, delivery_columns, of_a_destination};
 use super::stretch::{self, STRETCH};
 
 /// Where deliveries are kept.
@@ -87,6 +88,9 @@ pub(super) fn delivery(sql: &Connection, id: DeliveryId) -> Result<Option<Delive
     for table in Table::ALL {
         let mut one = sql.prepare_cached(&format!("{} where d.seq = ?1", table.select()))?;
         if let Some(summary) = one.query_row([seq], |row| table.summary(row)).optional()? {
+            if table == Table::Unfinished && !is_destination(sql, summary.delivery.destination_id)? {
+                return Ok(None);
+            }
             return Ok(Some(DeliveryHistory { summary, attempts: attempts(sql, seq)? }));
         }
     }
@@ -158,5 +162,6 @@ pub(super) fn search(table: Table, filter: &DeliveryFilter, seqs: &Range<i64>, l
         ("e.accepted_at >= ", created_after.map(|at| Value::Integer(at.0))),
         ("e.accepted_at < ", created_before.map(|at| Value::Integer(at.0))),
     ];
-    row::select(table.select(), asked, "d.seq", limit)
+    let only = (table == Table::Unfinished).then_some(of_a_destination!());
+    row::select(table.select(), asked, only, "d.seq", limit)
 }

@@ -4,7 +4,7 @@ use doorstep_core::store::{DeliveryFilter, EventFilter, StatusFilter};
 use rusqlite::{Connection, StatementStatus};
 
 use super::list::{Table, search};
-use super::{accept, activity, by_hand, catalog, due, event_list, key, list, purge, settle, stretch};
+use super::{accept, activity, by_hand, catalog, due, event_list, key, list, purge, settle, stretch, sweep};
 use crate::conformance::samples::{DST, TENANT};
 
 /// Unfinished deliveries; a tenth as many have ended.
@@ -62,7 +62,7 @@ fn every_statement_uses_the_index_that_was_made_for_it() {
         (due::DUE_LATER, vec!["d USING INDEX deliveries_due (destination_id=? AND track=? AND due_at>?)"]),
         (due::DUE_AT_ONCE, vec!["d USING INDEX deliveries_due (destination_id=? AND track=? AND due_at=? AND seq>?)"]),
         (due::OVERDUE, vec!["d USING INDEX deliveries_by_give_up (give_up_at<?)"]),
-        (due::NEXT_GIVE_UP, vec!["deliveries USING COVERING INDEX deliveries_by_give_up"]),
+        (due::NEXT_GIVE_UP, vec!["d USING INDEX deliveries_by_give_up (give_up_at>?)"]),
         (accept::EVENT_BY_SEQ, vec!["e USING INTEGER PRIMARY KEY (rowid=?)"]),
         (accept::EVENT_BY_ID, vec!["e USING INDEX events_by_id (id=? AND tenant_id=?)"]),
         (accept::EVENTS_BY_ID, vec!["e USING INDEX events_by_id (id=?)"]),
@@ -110,11 +110,13 @@ fn every_statement_uses_the_index_that_was_made_for_it() {
                 "deliveries USING COVERING INDEX deliveries_by_key (destination_id=? AND ordering_key>?)",
             ],
         ),
+        (sweep::LEFT_DUE, vec!["deliveries USING INDEX deliveries_due (destination_id=?)"]),
+        (sweep::LEFT_BEHIND, vec!["deliveries USING INDEX deliveries_by_key (destination_id=? AND ordering_key>?)"]),
         (
-            catalog::QUEUED,
+            sweep::SWEEP_KEYS,
             vec![
-                "deliveries USING INDEX deliveries_due (destination_id=?)",
-                "deliveries USING INDEX deliveries_by_key (destination_id=? AND ordering_key>?)",
+                "ordering_keys USING PRIMARY KEY (destination_id=? AND ordering_key=?)",
+                "ordering_keys USING PRIMARY KEY (destination_id=?)",
             ],
         ),
         (stretch::OF_OWNER, vec!["stretches USING PRIMARY KEY (owner=? AND stretch<?)"]),
@@ -157,6 +159,7 @@ fn every_statement_uses_the_index_that_was_made_for_it() {
     }
     // The front of the table is all that it looks at.
     assert_eq!(plan(&sql, purge::OLD_ATTEMPTS), ["SCAN attempts"]);
+    assert_eq!(plan(&sql, sweep::TO_SWEEP), ["SCAN removed_destinations USING COVERING INDEX removed_to_sweep"]);
 }
 
 /// Counts what SQLite does, not the time it takes.

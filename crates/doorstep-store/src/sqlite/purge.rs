@@ -47,13 +47,14 @@ pub(super) const PURGE_EVENT_STRETCHES: &str = "
 
 impl Batch<'_> {
     pub(super) fn purge(&mut self, ages: Ages, limit: usize) -> Result<Purged, Fault> {
+        let removed = self.sweep(limit)?;
         let delivered = self.purge_delivered(ages.delivered, limit)?;
         let (dead, available) = self.purge_dead(ages.dead, limit)?;
         let attempts = self.purge_attempts(ages.attempts, limit)?;
         let events = self.execute(PURGE_EVENTS, params![ages.events.0, row::number(limit)])?;
         self.purge_stretches(limit)?;
         let activity = self.execute(PURGE_ACTIVITY, params![ages.activity.0, row::number(limit)])?;
-        Ok(Purged { delivered, dead, attempts, events, activity, available })
+        Ok(Purged { delivered, dead, attempts, events, activity, removed, available })
     }
 
     fn purge_delivered(&self, before: Timestamp, limit: usize) -> Result<usize, Fault> {
@@ -67,15 +68,16 @@ impl Batch<'_> {
         Ok(old.len())
     }
 
-    fn purge_dead(&self, before: Timestamp, limit: usize) -> Result<(usize, Vec<Delivery>), Fault> {
-        let mut old = self.statement(OLD_DEAD)?;
+    fn purge_dead(&mut self, before: Timestamp, limit: usize) -> Result<(usize, Vec<Delivery>), Fault> {
         let read = |row: &rusqlite::Row<'_>| {
             let holds_key: bool = row.get(DELIVERY_COLUMNS)?;
             let key_place: Option<i64> = row.get(DELIVERY_COLUMNS + 1)?;
             Ok((row::delivery(row)?, key_place.filter(|_| holds_key)))
         };
-        let old: Vec<(Delivery, Option<i64>)> =
-            old.query_map(params![before.0, row::number(limit)], read)?.collect::<Result<_, _>>()?;
+        let old: Vec<(Delivery, Option<i64>)> = self
+            .statement(OLD_DEAD)?
+            .query_map(params![before.0, row::number(limit)], read)?
+            .collect::<Result<_, _>>()?;
         let mut available = Vec::new();
         for (delivery, held) in &old {
             self.execute("delete from dead where seq = ?1", [delivery.seq.cast_signed()])?;

@@ -26,6 +26,14 @@ macro_rules! delivery_columns {
 }
 pub(super) use delivery_columns;
 
+/// That a delivery, `d`, is not queued for a destination that was removed.
+macro_rules! of_a_destination {
+    () => {
+        "exists (select 1 from destinations t where t.id = d.destination_id)"
+    };
+}
+pub(super) use of_a_destination;
+
 /// How many they are.
 pub(super) const DELIVERY_COLUMNS: usize = 12;
 
@@ -188,10 +196,11 @@ pub(super) fn read_json<T: DeserializeOwned>(what: &'static str, stored: &[u8]) 
     serde_json::from_slice(stored).map_err(|error| Fault::unreadable(what)(Box::new(error)))
 }
 
-/// A search over `terms` that were asked for, the greatest `by` first.
+/// A search over the `terms` that were asked for, and `only` where that holds too, the greatest `by` first.
 pub(super) fn select<const N: usize>(
     select: &str,
     terms: [(&str, Option<Value>); N],
+    only: Option<&str>,
     by: &str,
     limit: usize,
 ) -> (String, Vec<Value>) {
@@ -201,6 +210,10 @@ pub(super) fn select<const N: usize>(
         values.push(value);
         let word = if values.len() == 1 { "where" } else { "and" };
         text.push_str(&format!(" {word} {term}?{}", values.len()));
+    }
+    if let Some(only) = only {
+        let word = if values.is_empty() { "where" } else { "and" };
+        text.push_str(&format!(" {word} {only}"));
     }
     values.push(Value::Integer(number(limit)));
     text.push_str(&format!(" order by {by} desc limit ?{}", values.len()));

@@ -50,6 +50,9 @@ impl Batch<'_> {
     pub(super) fn settle(&mut self, settled: &Settled) -> Result<Option<Delivery>, Fault> {
         let Settled { settlement, attempt } = settled;
         let delivery = &settlement.delivery;
+        if !self.is_destination(delivery.destination_id)? {
+            return Ok(None);
+        }
         let Some((standing, mut last_status)) = self.standing(delivery)? else { return Ok(None) };
         self.count(delivery.destination_id, settlement.settled_at, &Tally::of(settled));
         if let Some(attempt) = attempt {

@@ -23,6 +23,13 @@ create table destinations (
     updated_at integer not null
 ) strict, without rowid;
 
+-- Those that were taken away. Their IDs are not used again. `swept`: nothing is left of what was queued for them.
+create table removed_destinations (
+    id    blob primary key,
+    swept integer not null
+) strict, without rowid;
+create index removed_to_sweep on removed_destinations (id) where swept = 0;
+
 -- Apart from the destinations, since it changes far more often.
 create table gates (
     destination_id blob primary key,
