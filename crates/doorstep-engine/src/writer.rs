@@ -75,6 +75,13 @@ impl Job {
     fn hand_over(&mut self) -> Vec<Write> {
         if self.may_fail { std::mem::take(&mut self.writes) } else { self.writes.clone() }
     }
+
+    fn answer(self, answer: Result<Vec<Written>, WriteFault>) {
+        // Whoever hears the answer finds the room that this job took.
+        drop(self.load);
+        // A caller that has gone away does not need it.
+        let _ = self.done.send(answer);
+    }
 }
 
 /// The bytes of all jobs that are not answered yet.
@@ -263,8 +270,7 @@ impl Loop {
         tracing::error!(error = %fault, jobs = batch.len(), "the store did not take a batch; what must be written is kept");
         for job in batch {
             if job.may_fail {
-                // A caller that has gone away does not need the answer.
-                let _ = job.done.send(Err(WriteFault::Store(Arc::clone(&fault))));
+                job.answer(Err(WriteFault::Store(Arc::clone(&fault))));
             } else {
                 self.kept.push_back(job);
             }
@@ -276,7 +282,6 @@ fn answer(batch: Vec<Job>, written: Vec<Written>) {
     let mut written = written.into_iter();
     for job in batch {
         let part = written.by_ref().take(job.n_writes).collect();
-        // A caller that has gone away does not need the answer.
-        let _ = job.done.send(Ok(part));
+        job.answer(Ok(part));
     }
 }
