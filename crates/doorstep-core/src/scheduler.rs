@@ -41,6 +41,9 @@ pub use messages::{Command, DestinationPlan, Hand, Input, SchedulerLimits, Ticke
 /// A lane goes on this long after a fault of our own: a read that failed, a request whose fate is unknown.
 const RESTS_FOR: Millis = Millis::from_secs(1);
 
+/// Gates that are saved in one go at the end.
+const SAVED_PER_STOP: usize = 1_024;
+
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
 
 #[derive(Debug)]
@@ -61,6 +64,8 @@ pub struct Scheduler {
     hosts: Hosts,
     turn: u32,
     stopped: bool,
+    /// The lanes before this one have been looked at since nothing is in flight any more.
+    saved_to: usize,
     lanes_visited: u64,
 }
 
@@ -110,6 +115,7 @@ impl Scheduler {
             hosts,
             turn: 0,
             stopped: false,
+            saved_to: 0,
             lanes_visited: 0,
         }
     }
@@ -130,7 +136,7 @@ impl Scheduler {
             Input::Withdrawn { delivery } => self.withdraw(&delivery, now),
             Input::Handled { destination_id, hand } => self.handled(destination_id, hand, now, out),
             Input::Woken => self.woken(now),
-            Input::Stop => self.stopped = true,
+            Input::Stop => self.stop(out),
         }
         self.start_refills(out);
         self.dispatch(now, out);
@@ -231,9 +237,25 @@ impl Scheduler {
             Hand::Probe => lane.gate.force_probe(now),
             Hand::ClearThrottle => lane.gate.clear_throttle(&lane.plan.limits, now),
         }
-        let state = Box::new(lane.gate.state().clone());
-        out.push(Command::SaveGate { destination_id, state });
+        self.save_gate(key, out);
         self.unblock(key, now);
+    }
+
+    /// What gates have learned since they were last saved is worth keeping, but not worth a write for each answer.
+    fn stop(&mut self, out: &mut Vec<Command>) {
+        self.stopped = true;
+        if !self.flights.is_empty() {
+            return;
+        }
+        let mut n_saved = 0;
+        while n_saved < SAVED_PER_STOP && self.saved_to < self.lanes.len() {
+            let key = LaneKey::at(self.saved_to);
+            if self.lane(key).is_some_and(|lane| lane.unsaved) {
+                self.save_gate(key, out);
+                n_saved += 1;
+            }
+            self.saved_to += 1;
+        }
     }
 
     // What happens to deliveries.
@@ -310,6 +332,7 @@ impl Scheduler {
         let Flight { lane: key, delivery, permit, withdrawn, again, .. } = flight;
         let Some(lane) = self.lane_mut(key) else { return };
         let changes = lane.gate.settle(permit, outcome, &lane.plan.limits, now, dice.roll());
+        lane.unsaved = true;
         let decision = lane.plan.policy.next(outcome, &delivery.progress, now, dice.roll());
         let (ordering, destination_id) = (lane.plan.ordering, lane.plan.id);
         let next = delivery.after(outcome, decision, now);
@@ -400,8 +423,9 @@ impl Scheduler {
         Some(flight)
     }
 
-    fn save_gate(&self, key: LaneKey, out: &mut Vec<Command>) {
-        if let Some(lane) = self.lane(key) {
+    fn save_gate(&mut self, key: LaneKey, out: &mut Vec<Command>) {
+        if let Some(lane) = self.lane_mut(key) {
+            lane.unsaved = false;
             let state = Box::new(lane.gate.state().clone());
             out.push(Command::SaveGate { destination_id: lane.plan.id, state });
         }

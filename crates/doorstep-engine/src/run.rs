@@ -210,11 +210,19 @@ impl Run {
         }
     }
 
-    /// Nothing is in flight any more: the last settlements are written, and whoever waits for that is told.
+    /// Nothing is in flight any more: the last settlements and gates are written, and whoever waits for that is told.
     async fn end(&mut self) {
-        let last = self.parts.writer.write_for_certain(Vec::new()).await;
-        if let Err(fault) = last.written().await {
-            tracing::error!(error = %fault, "the last settlements could not be written; what they settled is sent again");
+        loop {
+            let mut round = Round::default();
+            self.take(Message::Tell(Input::Stop), &mut round);
+            let is_last = round.writes.is_empty();
+            let written = self.parts.writer.write_for_certain(round.writes).await.written().await;
+            if let Err(fault) = &written {
+                tracing::error!(error = %fault, "the last settlements could not be written; what they settled is sent again");
+            }
+            if is_last || written.is_err() {
+                break;
+            }
         }
         // Whoever still reads does so for nobody.
         self.tasks.shutdown().await;

@@ -15,6 +15,8 @@ pub(super) struct Lane {
     pub blocked: Option<Hold>,
     pub timer: Option<Timestamp>,
     pub in_turns: [bool; 2],
+    /// The gate has learned something that no change told of, and that is not saved.
+    pub unsaved: bool,
     /// In the scheduler's list of those.
     pub short_of_slots: bool,
     /// Dropped, and only waits for what is in flight.
@@ -43,6 +45,7 @@ impl Lane {
             blocked: None,
             timer: None,
             in_turns: [false; 2],
+            unsaved: false,
             short_of_slots: false,
             leaving: false,
         }

@@ -70,7 +70,8 @@ pub enum Input {
     Handled { destination_id: DestinationId, hand: Hand },
     /// The time of [`Scheduler::wake_at`](super::Scheduler::wake_at) has come.
     Woken,
-    /// Send nothing more; what is in flight comes to its end.
+    /// Send nothing more; what is in flight comes to its end. Once nothing is, each further `Stop` says of some gates that
+    /// they are to be saved, until all are.
     Stop,
 }
 

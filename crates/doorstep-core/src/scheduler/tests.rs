@@ -498,6 +498,43 @@ fn after_stop_nothing_is_sent_and_answers_are_still_settled() {
 }
 
 /// How many lanes are looked at to serve 10 ready destinations among many blocked ones.
+fn saved(commands: &[Command]) -> Vec<(DestinationId, GateState)> {
+    let save = |command: &Command| match command {
+        Command::SaveGate { destination_id, state } => Some((*destination_id, GateState::clone(state))),
+        _ => None,
+    };
+    commands.iter().filter_map(save).collect()
+}
+
+#[test]
+fn what_gates_have_learned_is_saved_at_the_end_a_page_at_a_time() {
+    let mut desk = Desk::new(SchedulerLimits::default());
+    let n = SAVED_PER_STOP as u128 + 10;
+    for destination in 0..n + 5 {
+        desk.adopt(plan(destination, 1));
+    }
+    let waiting: Vec<Delivery> = (0..n).flat_map(|destination| sent(&desk.offer(destination, 1))).collect();
+    let (last, rest) = waiting.split_last().unwrap();
+    for delivery in rest {
+        let failed = desk.answer(delivery.id, Outcome::Failed { status: 503, wait: None });
+        assert_eq!(saved(&failed), [], "not worth a write of its own");
+    }
+    assert_eq!(saved(&desk.tell(Input::Stop)), [], "one is in flight");
+    desk.answer(last.id, OK);
+    let mut all: Vec<(DestinationId, GateState)> = Vec::new();
+    for expected in [SAVED_PER_STOP, 10, 0] {
+        let page = saved(&desk.tell(Input::Stop));
+        assert_eq!(page.len(), expected);
+        all.extend(page);
+    }
+    for (id, state) in &all {
+        assert_eq!(Some(state), desk.scheduler.gate(*id).map(Gate::state));
+        assert_ne!(*state, GateState::default());
+    }
+    all.dedup_by_key(|(id, _)| *id);
+    assert_eq!(all.len() as u128, n, "each once, and none that sent nothing");
+}
+
 fn visits_among(blocked: u128) -> u64 {
     let limits = SchedulerLimits { in_flight_max: 10, reserved_percent: 0, ..SchedulerLimits::default() };
     let mut desk = Desk::new(limits);

@@ -7,6 +7,7 @@ mod faults;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use doorstep_core::gate::GateLimits;
 use doorstep_core::scheduler::Hand;
 use doorstep_core::store::{DeliveryFilter, DeliveryStatus, Page, StatusFilter};
 use doorstep_engine::maintain::{self, Retention};
@@ -104,6 +105,22 @@ async fn a_restart_resumes_from_the_store_and_gates_are_as_they_were() {
     for _ in 0..5 {
         receiver.next().await;
     }
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_gate_has_learned_survives_a_restart() {
+    let mut receiver = Receiver::start(|n| if n == 0 { 503 } else { 200 }).await;
+    let directory = tempfile::tempdir().unwrap();
+    let engine = Engine::start(directory.path()).await;
+    let id = engine.add(destination(1, &receiver.url("/"), &["*"])).await;
+    engine.accept(event(1, "a.b")).await.unwrap();
+    receiver.next().await;
+    receiver.next().await;
+    engine.stop().await;
+    let engine = Engine::start(directory.path()).await;
+    let view = engine.run.gate(id).await.expect("it is served again");
+    assert_eq!(view.state.concurrency.limit(&GateLimits::default()), GateLimits::default().concurrency / 2);
     engine.stop().await;
 }
 
