@@ -723,3 +723,9 @@ fn a_delivery_due_much_later_does_not_say_that_it_waits_for_a_slot() {
     later.due_at = desk.now + Millis::from_hours(1);
     assert_eq!(desk.scheduler.hold(&later, desk.now), Some(Hold::until(Why::DueTime, later.due_at)));
 }
+
+/// Every destination has a lane, and most are idle.
+#[test]
+fn an_idle_lane_takes_less_than_a_kilobyte() {
+    assert!(size_of::<Option<Lane>>() <= 864, "{}", size_of::<Option<Lane>>());
+}

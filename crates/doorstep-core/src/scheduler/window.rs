@@ -47,17 +47,29 @@ impl Window {
     }
 
     pub(super) fn take_first(&mut self) -> Option<Delivery> {
-        self.deliveries.pop_first().map(|(_, delivery)| delivery)
+        let first = self.deliveries.pop_first().map(|(_, delivery)| delivery);
+        self.free_if_empty();
+        first
     }
 
     pub(super) fn take_first_if(&mut self, wanted: impl Fn(&Delivery) -> bool) -> Option<Delivery> {
         let first = self.deliveries.first_entry()?;
-        wanted(first.get()).then(|| first.remove())
+        let taken = wanted(first.get()).then(|| first.remove());
+        self.free_if_empty();
+        taken
+    }
+
+    /// An empty map keeps its last node, which is larger than the rest of an idle lane.
+    fn free_if_empty(&mut self) {
+        if self.deliveries.is_empty() {
+            self.deliveries = BTreeMap::new();
+        }
     }
 
     /// Takes a delivery out that has ended, and out of what a read under way will bring.
     pub(super) fn remove(&mut self, id: DeliveryId) {
         self.deliveries.retain(|_, delivery| delivery.id != id);
+        self.free_if_empty();
         if self.is_being_read() {
             self.stale.push(id);
         }
