@@ -419,6 +419,9 @@ pub enum StoreError {
     /// Try again later: the disk is full, the database is away.
     #[error("the store is not available")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
+    /// A search by a person was cut off.
+    #[error("the search took too long: ask for less, such as a destination or a shorter time")]
+    TookTooLong,
     /// What is stored cannot be read. A person has to look.
     #[error("what is stored cannot be read")]
     Corrupt(#[source] Box<dyn Error + Send + Sync>),

@@ -31,6 +31,7 @@ mod tests;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use doorstep_core::delivery::Delivery;
 use doorstep_core::destination::Tenant;
@@ -54,6 +55,7 @@ pub struct SqliteStore {
     writer: Workers<Writer>,
     for_engine: Workers<rusqlite::Connection>,
     for_people: Workers<rusqlite::Connection>,
+    search_max: Duration,
     _lock: File,
 }
 
@@ -86,35 +88,35 @@ impl Store for SqliteStore {
     }
 
     fn tenants(&self, after: Option<TenantId>, limit: usize) -> Reply<'_, Vec<Tenant>> {
-        self.for_people.read(move |snapshot| catalog::tenants(snapshot, after, limit))
+        self.for_people.search(self.search_max, move |snapshot| catalog::tenants(snapshot, after, limit))
     }
 
     fn destinations(&self, after: Option<DestinationId>, limit: usize) -> Reply<'_, Vec<StoredDestination>> {
-        self.for_people.read(move |snapshot| catalog::destinations(snapshot, after, limit))
+        self.for_people.search(self.search_max, move |snapshot| catalog::destinations(snapshot, after, limit))
     }
 
     fn event(&self, tenant_id: Option<TenantId>, id: EventId) -> Reply<'_, Vec<(EventSummary, Arc<Event>)>> {
-        self.for_people.read(move |snapshot| accept::event(snapshot, tenant_id, &id))
+        self.for_people.search(self.search_max, move |snapshot| accept::event(snapshot, tenant_id, &id))
     }
 
     fn event_list(&self, filter: EventFilter, page: Page) -> Reply<'_, Vec<EventSummary>> {
-        self.for_people.read(move |snapshot| event_list::event_list(snapshot, &filter, page))
+        self.for_people.search(self.search_max, move |snapshot| event_list::event_list(snapshot, &filter, page))
     }
 
     fn delivery(&self, id: DeliveryId) -> Reply<'_, Option<DeliveryHistory>> {
-        self.for_people.read(move |snapshot| list::delivery(snapshot, id))
+        self.for_people.search(self.search_max, move |snapshot| list::delivery(snapshot, id))
     }
 
     fn deliveries(&self, filter: DeliveryFilter, page: Page) -> Reply<'_, Vec<DeliverySummary>> {
-        self.for_people.read(move |snapshot| list::deliveries(snapshot, &filter, page))
+        self.for_people.search(self.search_max, move |snapshot| list::deliveries(snapshot, &filter, page))
     }
 
     fn backlogs(&self, ids: Vec<DestinationId>) -> Reply<'_, Vec<Backlog>> {
-        self.for_people.read(move |snapshot| catalog::backlogs(snapshot, &ids))
+        self.for_people.search(self.search_max, move |snapshot| catalog::backlogs(snapshot, &ids))
     }
 
     fn activity(&self, query: ActivityQuery) -> Reply<'_, Vec<Activity>> {
-        self.for_people.read(move |snapshot| activity::activity(snapshot, &query))
+        self.for_people.search(self.search_max, move |snapshot| activity::activity(snapshot, &query))
     }
 
     fn purge(&self, ages: Ages, limit: usize) -> Reply<'_, Purged> {

@@ -36,7 +36,6 @@ fn may_pass(error: &rusqlite::Error) -> bool {
             | ErrorCode::CannotOpen
             | ErrorCode::ReadOnly
             | ErrorCode::PermissionDenied
-            | ErrorCode::OperationInterrupted
             | ErrorCode::OperationAborted
             | ErrorCode::FileLockingProtocolFailed
             | ErrorCode::SchemaChanged
@@ -45,6 +44,9 @@ fn may_pass(error: &rusqlite::Error) -> bool {
 
 pub(super) fn told(fault: Fault) -> StoreError {
     match &fault {
+        Fault::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => {
+            StoreError::TookTooLong
+        }
         Fault::Sqlite(error) if may_pass(error) => StoreError::Unavailable(Box::new(fault)),
         Fault::Sqlite(_) | Fault::Unreadable { .. } | Fault::Missing { .. } => StoreError::Corrupt(Box::new(fault)),
     }

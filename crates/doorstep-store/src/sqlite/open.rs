@@ -25,6 +25,8 @@ pub struct SqliteLimits {
     pub reads_queued_max: usize,
     /// Threads that read for the engine, and as many for people.
     pub readers: usize,
+    /// What a person may ask for takes at most this long, or is cut off.
+    pub search_max: Duration,
     /// Pages that the writer keeps in memory, in KiB, and each reader.
     pub writer_cache_kib: u32,
     pub reader_cache_kib: u32,
@@ -38,6 +40,7 @@ impl Default for SqliteLimits {
             writes_queued_max: 64,
             reads_queued_max: 256,
             readers: 2,
+            search_max: Duration::from_secs(5),
             writer_cache_kib: 65_536,
             reader_cache_kib: 16_384,
             checkpoint_pages: 4_000,
@@ -80,6 +83,7 @@ pub(super) fn open(directory: &Path, limits: &SqliteLimits) -> Result<SqliteStor
         writer: Workers::start("store-writer", limits.writes_queued_max, vec![writer]).map_err(started)?,
         for_engine: Workers::start("store-reader", limits.reads_queued_max, readers()?).map_err(started)?,
         for_people: Workers::start("store-search", limits.reads_queued_max, readers()?).map_err(started)?,
+        search_max: limits.search_max,
         _lock: lock,
     })
 }

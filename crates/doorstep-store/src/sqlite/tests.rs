@@ -38,7 +38,7 @@ fn is_unavailable<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> bool {
     match answer {
         Ok(written) => panic!("it should have failed, but {written:?}"),
         Err(StoreError::Unavailable(_)) => true,
-        Err(StoreError::Corrupt(_)) => false,
+        Err(StoreError::Corrupt(_) | StoreError::TookTooLong) => false,
     }
 }
 
@@ -221,6 +221,24 @@ fn a_list_goes_on_across_stretches_and_leaves_none_out() {
         let expected: Vec<i64> = (1..=n_all).rev().filter(|n| is_rare(*n) == wanted_rare).collect();
         assert_eq!(found, expected, "{filter:?}");
     }
+}
+
+#[test]
+fn a_search_that_takes_too_long_is_cut_off_and_the_next_one_is_answered() {
+    let directory = tempfile::tempdir().unwrap();
+    let limits = SqliteLimits { search_max: Duration::ZERO, readers: 1, ..SqliteLimits::default() };
+    let store = SqliteStore::open(directory.path(), &limits).unwrap();
+    one(&store, put(DST)).unwrap();
+    ask(store.write((1..=2_000).map(|id| accept(id, None)).collect(), NOW));
+    let page = Page { before_seq: None, limit: 9 };
+    let rare = DeliveryFilter { code: Some(599), ..DeliveryFilter::default() };
+    for _ in 0..2 {
+        let cut = wait(store.deliveries(rare.clone(), page));
+        assert!(matches!(cut, Err(StoreError::TookTooLong)), "{cut:?}");
+        assert_eq!(ask(store.deliveries(DeliveryFilter::default(), page)).len(), 9, "this one is quick");
+    }
+    let query = DueQuery { destination_id: DST, track: Track::First, after: None, limit: 2_000 };
+    assert_eq!(ask(store.due(vec![query]))[0].deliveries.len(), 2_000, "the engine is not hurried");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
 use doorstep_core::store::{Reply, StoreError};
 use rusqlite::{Connection, Transaction};
@@ -11,6 +12,9 @@ use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 
 use super::fault::{Fault, told};
+
+/// A search looks at the clock after so many of SQLite's steps: about a tenth of a millisecond.
+const STEPS_BETWEEN_LOOKS: i32 = 2_000;
 
 type Job<T> = Box<dyn FnOnce(&mut T) + Send>;
 
@@ -71,22 +75,36 @@ impl<T: Send + 'static> Workers<T> {
 }
 
 impl Workers<Connection> {
+    /// The same for somebody who searches: it is cut off if it takes longer than this.
+    pub(super) fn search<A, F>(&self, takes_max: Duration, work: F) -> Reply<'_, A>
+    where
+        A: Send + 'static,
+        F: FnOnce(&Transaction<'_>) -> Result<A, Fault> + Send + 'static,
+    {
+        self.ask(move |connection| {
+            let until = Instant::now() + takes_max;
+            let limited = connection.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || Instant::now() >= until));
+            let found = limited.map_err(Fault::from).and_then(|()| read(connection, work));
+            let unlimited = connection.progress_handler(0, None::<fn() -> bool>);
+            found.and_then(|found| unlimited.map(|()| found).map_err(Fault::from)).map_err(told)
+        })
+    }
+
     /// All that `work` reads is of one moment.
     pub(super) fn read<A, F>(&self, work: F) -> Reply<'_, A>
     where
         A: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<A, Fault> + Send + 'static,
     {
-        self.ask(move |connection| {
-            let read = |connection: &mut Connection| -> Result<A, Fault> {
-                let snapshot = connection.transaction()?;
-                let found = work(&snapshot)?;
-                snapshot.commit()?;
-                Ok(found)
-            };
-            read(connection).map_err(told)
-        })
+        self.ask(move |connection| read(connection, work).map_err(told))
     }
+}
+
+fn read<A>(connection: &mut Connection, work: impl FnOnce(&Transaction<'_>) -> Result<A, Fault>) -> Result<A, Fault> {
+    let snapshot = connection.transaction()?;
+    let found = work(&snapshot)?;
+    snapshot.commit()?;
+    Ok(found)
 }
 
 impl<T> Drop for Workers<T> {
