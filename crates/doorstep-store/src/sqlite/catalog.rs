@@ -22,15 +22,24 @@ pub(super) const DESTINATIONS: &str = "
         exists (select 1 from backlogs b where b.destination_id = d.id and b.queued > 0)
     from destinations d where d.id > ?1 order by d.id limit ?2";
 
+pub(super) const QUEUED: &str = "select queued from backlogs where destination_id = ?1";
+
 /// The lowest number among those that may go and those that have an ordering key: all of them.
-pub(super) const BACKLOG: &str = "
-    select queued,
-        (select accepted_at from events where seq = (select event_seq from deliveries where seq = (
-            select min(first) from (
-                select min(seq) as first from deliveries where destination_id = ?1 and behind = 0
-                union all
-                select min(seq) from deliveries where destination_id = ?1 and ordering_key is not null))))
-    from backlogs where destination_id = ?1";
+pub(super) const OLDEST: &str = "
+    select accepted_at from events where seq = (select event_seq from deliveries where seq = (
+        select min(first) from (
+            select min(seq) as first from deliveries where destination_id = ?1 and behind = 0
+            union all
+            select min(seq) from deliveries where destination_id = ?1 and ordering_key is not null)))";
+
+/// Of many, the oldest is most likely among the first of all that is queued: that is looked at before all of them are.
+pub(super) const OLDEST_AT_THE_FRONT: &str = "
+    select accepted_at from events where seq = (
+        select event_seq from (select destination_id, event_seq from deliveries order by seq limit ?2)
+        where destination_id = ?1 limit 1)";
+
+/// So many are looked at in a millisecond or two.
+const MANY: i64 = 10_000;
 
 impl Batch<'_> {
     pub(super) fn save_gate(&mut self, destination_id: DestinationId, state: &GateState) -> Result<Written, Fault> {
@@ -154,18 +163,21 @@ fn stored(row: &Row<'_>) -> Result<StoredDestination, Fault> {
 }
 
 pub(super) fn backlogs(sql: &Connection, ids: &[DestinationId]) -> Result<Vec<Backlog>, Fault> {
-    let mut backlog = sql.prepare_cached(BACKLOG)?;
-    let mut found = Vec::with_capacity(ids.len());
-    for id in ids {
-        let counted = backlog.query_row([id.0.to_be_bytes()], |row| {
-            Ok(Backlog {
-                queued: row.get::<_, i64>(0)?.cast_unsigned(),
-                oldest_created_at: row.get::<_, Option<i64>>(1)?.map(Timestamp),
-            })
-        });
-        found.push(counted.optional()?.unwrap_or_default());
+    ids.iter().map(|id| backlog(sql, id.0.to_be_bytes())).collect()
+}
+
+fn backlog(sql: &Connection, id: [u8; 16]) -> Result<Backlog, Fault> {
+    let queued: Option<i64> = sql.prepare_cached(QUEUED)?.query_row([id], |row| row.get(0)).optional()?;
+    let Some(queued) = queued else { return Ok(Backlog::default()) };
+    let mut oldest: Option<i64> = None;
+    if queued > MANY {
+        let mut front = sql.prepare_cached(OLDEST_AT_THE_FRONT)?;
+        oldest = front.query_row(params![id, MANY], |row| row.get(0)).optional()?;
     }
-    Ok(found)
+    if oldest.is_none() {
+        oldest = sql.prepare_cached(OLDEST)?.query_row([id], |row| row.get(0)).optional()?;
+    }
+    Ok(Backlog { queued: queued.cast_unsigned(), oldest_created_at: oldest.map(Timestamp) })
 }
 
 /// What is queued for one that was removed is nobody's.

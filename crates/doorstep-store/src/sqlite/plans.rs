@@ -101,15 +101,15 @@ fn every_statement_uses_the_index_that_was_made_for_it() {
             ],
         ),
         (
-            catalog::BACKLOG,
+            catalog::OLDEST,
             vec![
-                "backlogs USING PRIMARY KEY (destination_id=?)",
                 "events USING INTEGER PRIMARY KEY (rowid=?)",
                 "deliveries USING INTEGER PRIMARY KEY (rowid=?)",
                 "deliveries USING COVERING INDEX deliveries_due (destination_id=?)",
                 "deliveries USING COVERING INDEX deliveries_by_key (destination_id=? AND ordering_key>?)",
             ],
         ),
+        (catalog::QUEUED, vec!["backlogs USING PRIMARY KEY (destination_id=?)"]),
         (sweep::LEFT_DUE, vec!["deliveries USING INDEX deliveries_due (destination_id=?)"]),
         (sweep::LEFT_BEHIND, vec!["deliveries USING INDEX deliveries_by_key (destination_id=? AND ordering_key>?)"]),
         (
@@ -174,4 +174,34 @@ fn a_page_costs_as_much_among_many_as_among_few() {
         due.get_status(StatementStatus::VmStep)
     };
     assert_eq!(steps(10_000), steps(ROWS));
+}
+
+#[test]
+fn the_age_of_a_large_backlog_is_found_at_the_front() {
+    let n = 20_000;
+    let mut sql = Connection::open_in_memory().unwrap();
+    super::migrate::migrate(&mut sql).unwrap();
+    let fill = "
+        begin;
+        create temp table n as with recursive n(n) as (select 1 union all select n + 1 from n where n < $rows) select n from n;
+        insert into backlogs values (x'00000000000000000000000000000001', $rows);
+        insert into events select n, x'00', 'e' || n, 'a.b', n, 1, 1, 'text/plain', null, null, null, null, null, x'00' from n;
+        insert into deliveries
+            select n, randomblob(16), n, iif(n <= $others, x'09', x'00000000000000000000000000000001'), n % 2, 0, -n, 0, 0, 0, 0, n,
+                null, null, null, null
+            from n;
+        commit;";
+    sql.execute_batch(&fill.replace("$rows", &n.to_string()).replace("$others", "500")).unwrap();
+    let steps = |text: &str, params: &[&dyn rusqlite::ToSql]| {
+        let mut oldest = sql.prepare(text).unwrap();
+        let found: Option<i64> = oldest.query_row(params, |row| row.get(0)).unwrap();
+        (found, oldest.get_status(StatementStatus::VmStep))
+    };
+    let id = DST.0.to_be_bytes();
+    let (front, front_steps) = steps(catalog::OLDEST_AT_THE_FRONT, &[&id, &10_000]);
+    let (found, all_steps) = steps(catalog::OLDEST, &[&id]);
+    assert_eq!((front, found), (Some(501), Some(501)));
+    assert!(front_steps * 10 < all_steps, "{front_steps} {all_steps}");
+    let backlog = catalog::backlogs(&sql, &[DST]).unwrap()[0];
+    assert_eq!((backlog.queued, backlog.oldest_created_at), (n, Some(doorstep_core::time::Timestamp(501))));
 }
