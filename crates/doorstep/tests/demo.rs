@@ -1,7 +1,5 @@
 //! The demo shows what it promises.
 
-#![expect(clippy::unwrap_used, reason = "a test may")]
-
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;

@@ -119,7 +119,7 @@ async fn what_a_gate_has_learned_survives_a_restart() {
     receiver.next().await;
     engine.stop().await;
     let engine = Engine::start(directory.path()).await;
-    let view = engine.run.gate(id).await.expect("it is served again");
+    let view = engine.run.gates(vec![id]).await.unwrap().pop().flatten().expect("it is served again");
     assert_eq!(view.state.concurrency.limit(&GateLimits::default()), GateLimits::default().concurrency / 2);
     engine.stop().await;
 }
