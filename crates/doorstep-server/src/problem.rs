@@ -174,6 +174,10 @@ impl From<EngineFault> for Problem {
 
 impl From<&StoreError> for Problem {
     fn from(fault: &StoreError) -> Self {
+        if matches!(fault, StoreError::TookTooLong) {
+            let detail = "narrow it down: to a destination, a tenant, or a shorter time";
+            return Self::new(StatusCode::UNPROCESSABLE_ENTITY, "too_broad", "The search took too long", detail);
+        }
         // What went wrong inside is for the log, not for whoever asks.
         tracing::warn!(error = %fault, source = ?std::error::Error::source(fault), "the store did not answer a request");
         Self::later(

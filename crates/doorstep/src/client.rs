@@ -17,6 +17,7 @@ const SHOWN_MAX: usize = 300;
 
 /// Where the server is, and the key to it.
 #[derive(clap::Args)]
+#[group(skip)]
 pub(crate) struct Args {
     /// Where the server is
     #[arg(long, value_name = "URL", env = "DOORSTEP_URL", default_value = "http://127.0.0.1:8080")]
