@@ -168,6 +168,10 @@ impl RetryPolicy {
         created_at + ttl.unwrap_or(self.window)
     }
 
+    pub fn window(&self) -> Millis {
+        self.window
+    }
+
     pub fn max_attempts(&self) -> u32 {
         self.max_attempts
     }

@@ -511,12 +511,13 @@ pub async fn adopt_all(store: &dyn Store, catalog: &Catalog, handle: &Handle) ->
 
 /// What the scheduler needs to know of a destination.
 pub fn plan(destination: &Destination) -> DestinationPlan {
+    let policy = &destination.settings.policy;
     DestinationPlan {
         id: destination.id,
         tenant_id: destination.tenant_id,
         host: host(&destination.settings.url).into(),
-        limits: Arc::new(destination.settings.limits.clone()),
-        policy: Arc::new(destination.settings.policy.clone()),
+        limits: Arc::new(destination.settings.limits.clone().for_window(policy.window())),
+        policy: Arc::new(policy.clone()),
         ordering: destination.settings.ordering,
     }
 }

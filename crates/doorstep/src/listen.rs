@@ -72,6 +72,9 @@ pub(crate) struct Args {
     /// End after so many requests
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
+    /// End when standard input does: whoever started it has gone, however it went
+    #[arg(long, hide = true)]
+    end_with_stdin: bool,
     /// Threads
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = threads)]
     threads: usize,
@@ -81,12 +84,28 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let receiver = Receiver::new(keys(&args.secret)?, manners(&args), style(&args), args.count);
     let address = SocketAddr::new(args.host, args.port);
     runtime::run(args.threads, async move {
-        let end = runtime::asked_to_end()?;
+        let asked = runtime::asked_to_end()?;
+        let end = async move {
+            tokio::select! {
+                () = asked => {}
+                () = stdin_ends(), if args.end_with_stdin => {}
+            }
+        };
         let listener = TcpListener::bind(address)
             .await
             .with_context(|| format!("cannot listen on {address}: choose another --port or --host"))?;
         serve::serve(listener, receiver, end).await
     })
+}
+
+async fn stdin_ends() {
+    // On a thread of its own, since a read of standard input cannot be given up.
+    let (ended, ends) = tokio::sync::oneshot::channel::<()>();
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        drop(ended);
+    });
+    let _ = ends.await;
 }
 
 fn manners(args: &Args) -> Manners {

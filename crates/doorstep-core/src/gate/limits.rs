@@ -41,6 +41,22 @@ pub struct SuspensionLimits {
     pub gone_in_row: u32,
 }
 
+/// A tripped destination is probed at least this often within the window of its deliveries: otherwise a receiver could be back, and its
+/// deliveries die before anybody has looked.
+const PROBES_PER_WINDOW: u64 = 4;
+/// However short the window: a probe is not a load.
+const COOL_DOWN_MIN: Millis = Millis::from_secs(1);
+
+impl GateLimits {
+    /// The same, for deliveries that give up after `window`.
+    pub fn for_window(mut self, window: Millis) -> Self {
+        let breaker = &mut self.breaker;
+        breaker.cool_down_max = breaker.cool_down_max.min(Millis(window.0 / PROBES_PER_WINDOW).max(COOL_DOWN_MIN));
+        breaker.cool_down = breaker.cool_down.min(breaker.cool_down_max);
+        self
+    }
+}
+
 impl Default for GateLimits {
     fn default() -> Self {
         Self {
@@ -69,5 +85,22 @@ impl Default for BreakerLimits {
 impl Default for SuspensionLimits {
     fn default() -> Self {
         Self { permanent_in_row: 100, gone_in_row: 3 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_window_is_probed_several_times_and_a_long_one_as_usual() {
+        let cool_downs = |window| {
+            let breaker = GateLimits::default().for_window(window).breaker;
+            (breaker.cool_down, breaker.cool_down_max)
+        };
+        assert_eq!(cool_downs(Millis::from_hours(72)), (Millis::from_secs(30), Millis::from_mins(10)));
+        assert_eq!(cool_downs(Millis::from_secs(60)), (Millis::from_secs(15), Millis::from_secs(15)));
+        assert_eq!(cool_downs(Millis::from_mins(4)), (Millis::from_secs(30), Millis::from_mins(1)));
+        assert_eq!(cool_downs(Millis::ZERO), (COOL_DOWN_MIN, COOL_DOWN_MIN));
     }
 }

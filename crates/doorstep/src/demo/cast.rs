@@ -68,9 +68,10 @@ impl Troupe {
 async fn start(role: &Role, port: u16) -> anyhow::Result<(Child, u16)> {
     let executable = std::env::current_exe().context("cannot find this program")?;
     let mut process = Command::new(executable)
-        .args(["listen", "--quiet", "--port", &port.to_string()])
+        .args(["listen", "--quiet", "--end-with-stdin", "--port", &port.to_string()])
         .args(role.flags)
-        .stdin(Stdio::null())
+        // Closed when this process ends, even if it is killed.
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
         .kill_on_drop(true)

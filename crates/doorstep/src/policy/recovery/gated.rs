@@ -29,7 +29,7 @@ pub(super) fn run(story: &Story) -> Curve {
         id: DESTINATION,
         tenant_id: TenantId(1),
         host: "receiver.example".into(),
-        limits: Arc::new(GateLimits::default()),
+        limits: Arc::new(GateLimits::default().for_window(story.policy.window())),
         policy: Arc::new(story.policy.clone()),
         ordering: Ordering::Unordered,
     };
