@@ -46,8 +46,30 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Query<T> {
         }
         let AxumQuery(asked) = AxumQuery::try_from_uri(&parts.uri).map_err(|fault| {
             let told = fault.body_text();
-            Problem::invalid_at("?", told.trim_start_matches("Failed to deserialize query string: ").to_owned())
+            let (pointer, detail) = placed(told.trim_start_matches("Failed to deserialize query string: "));
+            Problem::invalid_at(pointer, detail)
         })?;
         Ok(Self(asked))
+    }
+}
+
+/// The parameter that a fault is about, which stands before it: `limit: invalid digit found in string`.
+fn placed(told: &str) -> (String, &str) {
+    let is_name = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
+    match told.split_once(": ") {
+        Some((name, detail)) if is_name(name) => (format!("?{name}"), detail),
+        _ => ("?".to_owned(), told),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_of_the_query_names_its_parameter() {
+        assert_eq!(placed("limit: invalid digit"), ("?limit".to_owned(), "invalid digit"));
+        assert_eq!(placed("no name here: at all"), ("?".to_owned(), "no name here: at all"));
+        assert_eq!(placed("nothing"), ("?".to_owned(), "nothing"));
     }
 }

@@ -5,16 +5,19 @@ use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::app::App;
-use crate::problem::{FieldFault, Problem};
+use crate::problem::Problem;
 
 /// Bodies of everything but events are at most this long.
 pub(crate) const BODY_BYTES_MAX: usize = 256 * 1024;
+
+/// So much of what is too long is read and thrown away.
+const DISCARDED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// A JSON body, read into `T`.
 #[derive(Debug)]
@@ -67,11 +70,9 @@ pub(crate) fn check_is_json(headers: &HeaderMap) -> Result<(), Problem> {
 
 /// The whole body, or why not.
 pub(crate) async fn read(body: Body, max: usize, within: Duration) -> Result<Bytes, Problem> {
-    match tokio::time::timeout(within, Limited::new(body, max).collect()).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(fault)) if fault.is::<LengthLimitError>() => {
-            Err(Problem::too_large(format!("the body is longer than {max} bytes: make it shorter")))
-        }
+    match tokio::time::timeout(within, collect(body, max)).await {
+        Ok(Ok(Some(bytes))) => Ok(bytes),
+        Ok(Ok(None)) => Err(Problem::too_large(format!("the body is longer than {max} bytes: make it shorter"))),
         Ok(Err(_)) => Err(Problem::malformed("the body broke off before its end: send it again")),
         Err(_) => Err(Problem::new(
             http::StatusCode::REQUEST_TIMEOUT,
@@ -80,6 +81,29 @@ pub(crate) async fn read(body: Body, max: usize, within: Duration) -> Result<Byt
             format!("the body did not arrive within {} s: send it again", within.as_secs()),
         )),
     }
+}
+
+/// The whole body, unless it is longer than `max`. What is too long is still read: a connection that is closed before
+/// is reset, and the client would never see why.
+async fn collect(mut body: Body, max: usize) -> Result<Option<Bytes>, axum::Error> {
+    let (mut frames, mut length) = (Vec::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        length += data.len();
+        if length > max + DISCARDED_BYTES_MAX {
+            break;
+        }
+        if length > max {
+            frames.clear();
+        } else {
+            frames.push(data);
+        }
+    }
+    if length > max {
+        return Ok(None);
+    }
+    // Mostly there is one, which needs no copy.
+    Ok(Some(if frames.len() == 1 { frames.swap_remove(0) } else { frames.concat().into() }))
 }
 
 /// Reads JSON; a fault names its place.
@@ -96,8 +120,13 @@ fn describe<'de, T: serde::Deserialize<'de>>(bytes: &'de [u8], plain: &serde_jso
     match serde_path_to_error::deserialize::<_, T>(&mut reader) {
         Ok(_) => Problem::malformed(format!("the body cannot be read: {plain}")),
         Err(fault) => {
-            let pointer = pointer(fault.path());
-            Problem::invalid(vec![FieldFault::new(pointer, without_position(&fault.into_inner().to_string()))])
+            let place = pointer(fault.path());
+            let told = fault.into_inner().to_string();
+            let told = without_position(&told);
+            match missing_field(told) {
+                Some(name) => Problem::invalid_at(format!("{place}/{name}"), "is missing"),
+                None => Problem::invalid_at(place, told),
+            }
         }
     }
 }
@@ -116,6 +145,11 @@ fn pointer(path: &serde_path_to_error::Path) -> String {
         }
     }
     pointer
+}
+
+/// What is not there has no place of its own: serde tells of the object that lacks it.
+fn missing_field(message: &str) -> Option<&str> {
+    message.strip_prefix("missing field `")?.strip_suffix('`')
 }
 
 /// Lines and columns of a body that a program made help nobody; the pointer says it better.
@@ -150,7 +184,9 @@ mod tests {
         assert!(problem.contains(r#""pointer":"/list/1/a~1b""#) && problem.contains(r#""status":422"#), "{problem}");
         assert!(!problem.contains("line 1"), "{problem}");
         let problem = said(r#"{"n": 1, "m": 2}"#);
-        assert!(problem.contains("unknown field `m`"), "{problem}");
+        assert!(problem.contains("unknown field `m`") && problem.contains(r#""pointer":"/m""#), "{problem}");
+        let problem = said(r#"{"list": []}"#);
+        assert!(problem.contains(r#""pointer":"/n","detail":"is missing""#), "{problem}");
     }
 
     #[test]

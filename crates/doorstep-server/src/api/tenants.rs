@@ -75,6 +75,7 @@ pub(crate) struct TenantPage {
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct TenantList {
     limit: Option<usize>,
     cursor: Option<String>,

@@ -14,7 +14,7 @@ use doorstep_core::id::{EventId, TenantId};
 use doorstep_core::route::EventType;
 use doorstep_core::time::Millis;
 use http::{HeaderMap, HeaderValue};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
@@ -40,7 +40,7 @@ pub(crate) struct NewEvent<'a> {
     #[schema(value_type = String, example = "invoice.paid")]
     r#type: Cow<'a, str>,
     /// Any JSON value. Its bytes are sent exactly as they stand here.
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "even_null")]
     #[schema(value_type = Object, example = json!({"amount": 100}))]
     payload: Option<&'a RawValue>,
     /// Anything else, together with `content_type`.
@@ -140,6 +140,11 @@ impl NewEvent<'_> {
             accepted_at: app.engine.now(),
         })
     }
+}
+
+/// `null` is a payload like any other: only one that is left out is missing.
+fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 fn payload(
