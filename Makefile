@@ -6,17 +6,25 @@ SEEDS ?= 10000
 .DEFAULT_GOAL := help
 # The steps of `test` run in the order written, also under `make -j`: cargo uses every core by itself.
 .NOTPARALLEL:
-.PHONY: help test prepare fmt fmt-check lint unit docs licences deny sim bench
+.PHONY: help test prepare venv examples fmt fmt-check lint unit docs licences deny sim bench
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-test: prepare fmt-check lint unit docs licences ## Run everything that has to pass, and stop at the first failure
+test: prepare venv examples fmt-check lint unit docs licences ## Run everything that has to pass, and stop at the first failure
 	@echo "==> all passed"
 
 prepare: ## Check that the needed tools are there (on Debian, as root, install what is missing)
 	@echo "==> prepare"
 	@tools/prepare
+
+venv: ## Fetch the Python libraries that judge our signatures, into .venv
+	@echo "==> venv"
+	@tools/venv
+
+examples: ## Fetch GitHub's example payloads, into e2e/node_modules
+	@echo "==> examples"
+	@tools/examples
 
 fmt: ## Format the code
 	cargo fmt --all
@@ -29,7 +37,7 @@ lint: ## Run clippy; a warning is an error
 	@echo "==> clippy"
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-unit: ## Run the tests
+unit: venv examples ## Run the tests
 	@echo "==> tests"
 	cargo test --workspace --locked
 

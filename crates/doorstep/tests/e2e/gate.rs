@@ -1,0 +1,233 @@
+//! The gate of a destination: throttle, breaker, limits, suspension and pause, and what those who wait are told (G1–G16).
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::answers::every;
+use crate::support::{Home, Listener, Receiver, Server, text};
+
+#[test]
+fn a_limited_receiver_is_paced_and_nothing_is_lost_or_delayed_elsewhere() {
+    const EVENTS: usize = 40;
+    let home = Home::new();
+    let server = Server::start(&home);
+    let (limited, free) = (Listener::start(&["--rate-limit", "10/2s"]), Listener::start(&[]));
+    let mut client = server.client();
+    let tenant = client.tenant();
+    // So few attempts that throttled ones must not count.
+    let settings = json!({"policy": every(60_000, 2)});
+    let destination = text(&client.destination(&tenant, &limited.url("/"), settings), "id");
+    client.destination(&tenant, &free.url("/"), json!({}));
+    let started = Instant::now();
+    let events: Vec<String> = (0..EVENTS).map(|_| client.event(&tenant, json!({}))).collect();
+    let shown = client.destination_in(&destination, "throttled");
+    assert!(shown["throttled_until"].is_string() && shown["throttle_reason"].is_string(), "{shown}");
+    assert_eq!((&shown["breaker"], shown["throttle_count"].as_u64() >= Some(1)), (&json!("closed"), true));
+    free.records.wait_for(EVENTS);
+    let elsewhere = started.elapsed();
+    let waiting = crate::support::until("a delivery that waits for the throttle", || {
+        let page = client.read(&format!("/v1/deliveries?destination_id={destination}&status=queued&limit=200"));
+        let lines = page["data"].as_array().unwrap().clone();
+        lines.into_iter().find(|line| line["waiting_for"] == "throttle")
+    });
+    assert!(waiting["until"].is_string() && waiting["attempt_count"] == 0, "{waiting}");
+
+    for event in &events {
+        limited.wait_for(event, 200);
+    }
+    let records = limited.records.all();
+    let refused = records.iter().filter(|record| record["answered"] == 429).count();
+    println!("{refused} × 429 for {EVENTS} events in {:?}; elsewhere {elsewhere:?}", started.elapsed());
+    assert!(refused <= EVENTS / 2, "{refused} × 429");
+    assert_eq!(records.len(), EVENTS + refused, "each arrived once");
+    for event in &events {
+        let delivery = client.delivery_in(&destination, event, "delivered");
+        assert_eq!(delivery["attempt_count"], 1, "a 429 costs no attempt: {delivery}");
+    }
+    let shown = client.destination_in(&destination, "active");
+    assert_eq!((&shown["throttle_count"], &shown["throttled_until"]), (&json!(0), &Value::Null));
+}
+
+#[test]
+fn a_throttle_survives_a_restart_and_can_be_cleared() {
+    let home = Home::new();
+    let server = Server::start(&home);
+    let limited = Listener::start(&["--rate-limit", "1/10m"]);
+    let mut client = server.client();
+    let tenant = client.tenant();
+    let destination = text(&client.destination(&tenant, &limited.url("/"), json!({})), "id");
+    let first = client.event(&tenant, json!({}));
+    limited.wait_for(&first, 200);
+    let second = client.event(&tenant, json!({}));
+    limited.wait_for(&second, 429);
+    let before = client.destination_in(&destination, "throttled");
+    server.kill();
+
+    let server = Server::start(&home);
+    let mut client = server.client();
+    let after = client.destination_in(&destination, "throttled");
+    for field in ["throttled_until", "throttle_reason", "throttle_count"] {
+        assert_eq!(before[field], after[field], "{field}");
+    }
+    client.delivery_waiting(&destination, &second, "throttle");
+    let cleared = client.tell(&destination, "clear-throttle");
+    assert_eq!(cleared["throttled_until"], Value::Null);
+    limited.records.wait("a second request after the throttle was cleared", |records| {
+        (records.iter().filter(|record| record["event_id"] == *second).count() == 2).then_some(())
+    });
+}
+
+#[test]
+fn ten_failures_in_a_row_open_the_breaker_and_a_probe_closes_it() {
+    let home = Home::new();
+    let (server, down) = (Server::start(&home), Listener::start(&["--status", "500"]));
+    let mut client = server.client();
+    let tenant = client.tenant();
+    let settings = json!({"policy": every(50, 200)});
+    let destination = text(&client.destination(&tenant, &down.url("/"), settings), "id");
+    let events: Vec<String> = (0..10).map(|_| client.event(&tenant, json!({}))).collect();
+    let failing = client.destination_in(&destination, "failing");
+    assert_eq!(failing["breaker"], "open");
+    assert!(failing["next_probe_at"].is_string(), "{failing}");
+    let waiting = client.delivery_waiting(&destination, &events[0], "breaker");
+    assert_eq!(waiting["until"], failing["next_probe_at"]);
+    let sent = down.records.len();
+    assert!((10..20).contains(&sent), "{sent} requests until the breaker opened");
+
+    // Still down: exactly one probe, and it stays open.
+    client.tell(&destination, "probe");
+    down.records.wait_for(sent + 1);
+    let again = client.destination_in(&destination, "failing");
+    assert_ne!(again["next_probe_at"], failing["next_probe_at"]);
+    assert_eq!(down.records.len(), sent + 1);
+
+    let port = down.address.port();
+    drop(down);
+    let up = Listener::start_at(port, &[]);
+    client.tell(&destination, "probe");
+    for event in &events {
+        up.wait_for(event, 200);
+    }
+    let active = client.destination_in(&destination, "active");
+    assert_eq!((&active["breaker"], &active["next_probe_at"]), (&json!("closed"), &Value::Null));
+    assert_eq!(up.records.len(), 10, "each once");
+}
+
+#[test]
+fn three_times_gone_suspends_the_destination_until_somebody_resumes_it() {
+    let home = Home::new();
+    let (server, gone) = (Server::start(&home), Listener::start(&["--status", "410"]));
+    let mut client = server.client();
+    let tenant = client.tenant();
+    let destination = text(&client.destination(&tenant, &gone.url("/"), json!({})), "id");
+    for n in 1..=3 {
+        let event = client.event(&tenant, json!({}));
+        let delivery = client.delivery_in(&destination, &event, "dead");
+        assert_eq!((&delivery["reason"], &delivery["last_status_code"]), (&json!("rejected"), &json!(410)));
+        let expected = if n < 3 { "active" } else { "suspended" };
+        client.destination_in(&destination, expected);
+    }
+    let kept = client.event(&tenant, json!({}));
+    let waiting = client.delivery_waiting(&destination, &kept, "suspension");
+    assert_eq!((&waiting["status"], &waiting["until"]), (&json!("queued"), &Value::Null));
+    let port = gone.address.port();
+    assert_eq!(gone.records.len(), 3);
+    drop(gone);
+
+    let up = Listener::start_at(port, &[]);
+    client.tell(&destination, "resume");
+    up.wait_for(&kept, 200);
+    client.destination_in(&destination, "active");
+}
+
+#[test]
+fn paused_means_held_and_never_discarded() {
+    let home = Home::new();
+    let (server, listener) = (Server::start(&home), Listener::start(&[]));
+    let mut client = server.client();
+    let tenant = client.tenant();
+    let paused = text(&client.destination(&tenant, &listener.url("/paused"), json!({})), "id");
+    client.destination(&tenant, &listener.url("/other"), json!({}));
+    assert_eq!(client.tell(&paused, "pause")["status"], "paused");
+    let event = client.event(&tenant, json!({}));
+    listener.wait_for(&event, 200);
+    let waiting = client.delivery_waiting(&paused, &event, "pause");
+    assert_eq!((&waiting["status"], &waiting["until"]), (&json!("queued"), &Value::Null));
+    assert_eq!(client.read(&format!("/v1/destinations/{paused}"))["queued_events"], 1);
+    server.kill();
+
+    let server = Server::start(&home);
+    let mut client = server.client();
+    assert_eq!(client.destination_in(&paused, "paused")["queued_events"], 1, "a pause survives a restart");
+    client.delivery_waiting(&paused, &event, "pause");
+    assert_eq!(listener.of(&event).len(), 1, "only the other one was sent to");
+    client.tell(&paused, "resume");
+    let both = listener.records.wait_for(2);
+    assert_eq!(both[1]["path"], "/paused");
+    client.destination_in(&paused, "active");
+}
+
+#[test]
+fn limits_hold_and_those_who_wait_say_why() {
+    let home = Home::new();
+    let (server, hanging, fine) = (Server::start(&home), Listener::start(&["--hang"]), Listener::start(&[]));
+    let mut client = server.client();
+    let tenant = client.tenant();
+    let narrow = json!({"concurrency": 1, "event_types": ["narrow"]});
+    let narrow = text(&client.destination(&tenant, &hanging.url("/"), narrow), "id");
+    let slow = json!({"rate_limit": {"per_second": 0.01, "burst": 1}, "event_types": ["slow"]});
+    let slow = text(&client.destination(&tenant, &fine.url("/"), slow), "id");
+
+    let first = client.event(&tenant, json!({"type": "narrow"}));
+    hanging.wait_for(&first, "hang");
+    let second = client.event(&tenant, json!({"type": "narrow"}));
+    client.delivery_waiting(&narrow, &second, "concurrency");
+    assert_eq!(client.read(&format!("/v1/destinations/{narrow}"))["in_flight"], 1);
+    assert_eq!(hanging.records.len(), 1);
+
+    let first = client.event(&tenant, json!({"type": "slow"}));
+    fine.wait_for(&first, 200);
+    let second = client.event(&tenant, json!({"type": "slow"}));
+    let waiting = client.delivery_waiting(&slow, &second, "pace");
+    assert!(waiting["until"].is_string(), "{waiting}");
+}
+
+#[test]
+fn a_concurrency_cap_is_never_exceeded() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (counted, peak) = (Arc::clone(&now), Arc::clone(&most));
+    let receiver = Receiver::answering(move |peer, _| {
+        use std::io::Write;
+        peak.fetch_max(counted.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        counted.fetch_sub(1, Ordering::SeqCst);
+        peer.write_all(crate::support::OK)
+    });
+    let home = Home::new();
+    let server = Server::start(&home);
+    let mut client = server.client();
+    let tenant = client.tenant();
+    client.destination(&tenant, &receiver.url("/"), json!({"concurrency": 3}));
+    for _ in 0..60 {
+        client.event(&tenant, json!({}));
+    }
+    receiver.requests.wait_for(60);
+    assert_eq!(most.load(Ordering::SeqCst), 3, "as many as allowed, and no more");
+}
+
+#[test]
+fn an_event_that_has_lost_its_meaning_is_given_up() {
+    let home = Home::new();
+    let (server, down) = (Server::start(&home), Listener::start(&["--status", "503"]));
+    let mut client = server.client();
+    let tenant = client.tenant();
+    let settings = json!({"policy": every(300, 100)});
+    let destination = text(&client.destination(&tenant, &down.url("/"), settings), "id");
+    let event = client.event(&tenant, json!({"ttl_ms": 1_000}));
+    let delivery = client.delivery_in(&destination, &event, "dead");
+    assert_eq!(delivery["reason"], "expired");
+    assert!((2..=5).contains(&delivery["attempt_count"].as_u64().unwrap()), "{delivery}");
+}
