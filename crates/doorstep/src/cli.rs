@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::failure::Failure;
-use crate::{check, config, demo, listen, policy, send, serve, tail};
+use crate::{bench, check, config, demo, listen, policy, send, serve, tail};
 
 /// A self-hosted webhook delivery engine
 #[derive(Parser)]
@@ -33,6 +33,14 @@ enum Command {
     Policy(policy::Args),
     /// Show the configuration in force, and where each value comes from
     Config(config::show::Args),
+    /// Measure what this machine can do, as ratios to what its network and its disk allow
+    Bench(bench::Args),
+    /// The load of a benchmark, as a process of its own
+    #[command(hide = true)]
+    BenchLoad(bench::load::Args),
+    /// The receiver of a benchmark, as a process of its own
+    #[command(hide = true)]
+    BenchReceiver(bench::receiver::Args),
 }
 
 pub(crate) fn run() -> ExitCode {
@@ -53,6 +61,9 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Listen(args) => listen::run(args),
         Command::Policy(args) => policy::run(args),
         Command::Config(args) => config::show::run(args),
+        Command::Bench(args) => bench::run(&args),
+        Command::BenchLoad(args) => bench::load::run(&args),
+        Command::BenchReceiver(args) => bench::receiver::run(&args),
     }
 }
 

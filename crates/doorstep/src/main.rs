@@ -17,6 +17,7 @@ mod send;
 mod tail;
 mod demo;
 mod policy;
+mod bench;
 
 mod rate;
 mod share;

@@ -1,0 +1,76 @@
+//! A thousand destinations, half of them sick: what the healthy half notices (G13).
+
+use serde_json::json;
+
+use super::super::children::{Load, load};
+use super::super::load::{Route, Shape};
+use super::super::table::{Row, Target};
+use super::super::{Bench, say};
+use super::{BATCH, BATCHES_AT_ONCE, PATIENCE, Pace, open, plan};
+
+/// Each with two healthy destinations and two sick ones.
+const TENANTS: usize = 250;
+const SICK: [&str; 3] = ["/hang", "/503", "/429"];
+/// Short, so that hanging ones run into it while they are measured.
+const TIMEOUT_MS: u32 = 2_000;
+/// Deliveries that wait for each sick destination before the measurement.
+const QUEUED_EACH: u64 = 20;
+
+impl Bench {
+    pub(super) async fn mix(&mut self) -> anyhow::Result<()> {
+        let quarter = self.saturation().await? / 4.0;
+        let mut engine = self.engine().await?;
+        let (mut healthy, mut sick) = (Vec::new(), Vec::new());
+        for at in 0..TENANTS {
+            let tenant_id = engine.tenant(&format!("tenant {at}")).await?;
+            for (n, event_type) in ["mix.a", "mix.b", "mix.c", "mix.d"].into_iter().enumerate() {
+                let path = if n < 2 { "/0" } else { SICK[(2 * at + n) % SICK.len()] };
+                let settings = json!({
+                    "tenant_id": tenant_id, "url": self.receiver.url(4 * at + n, path),
+                    "event_types": [event_type], "timeout_ms": TIMEOUT_MS,
+                });
+                engine.destination(&settings).await?;
+                let routes = if n < 2 { &mut healthy } else { &mut sick };
+                routes.push(Route { tenant_id: tenant_id.clone(), event_type: event_type.to_owned() });
+            }
+        }
+        let steadily = |routes: &[Route], bench: &Self| open(routes.to_vec(), quarter, bench.third());
+        let healthy_ones = Shape::Single { routes: healthy.clone() };
+
+        let alone = self.saturate(&engine, healthy_ones.clone(), 1, 0).await?.group;
+        self.receiver.reset().await?;
+        let report = load(&engine.plan(steadily(&healthy, self))).await?;
+        let steady_alone = self.receiver.wait_for(0, report.taken, PATIENCE).await?.groups[0].clone();
+        say(&format!("alone {:.0}/s, p99 {:.2} ms at {quarter:.0}/s", alone.rate(), steady_alone.p99));
+
+        let count = sick.len() as u64 * QUEUED_EACH / BATCH as u64;
+        let queue = Pace::Closed { within: PATIENCE, count };
+        load(&engine.plan(plan(Shape::Batch { routes: sick.clone(), size: BATCH }, BATCHES_AT_ONCE, queue))).await?;
+        let mixed = self.saturate(&engine, healthy_ones, 1, 0).await?.group;
+        self.receiver.reset().await?;
+        // Their events come in at the same rate as those of the healthy ones.
+        let beside = Load::start(&engine.plan(steadily(&sick, self))).await?;
+        let report = load(&engine.plan(steadily(&healthy, self))).await?;
+        let arrivals = self.receiver.wait_for(0, report.taken, PATIENCE).await?;
+        beside.report().await?;
+        let steady_mixed = &arrivals.groups[0];
+        say(&format!(
+            "in the mix {:.0}/s, p99 {:.2} ms, {} sick requests",
+            mixed.rate(),
+            steady_mixed.p99,
+            arrivals.sick
+        ));
+
+        self.row(Row::new("500 healthy destinations alone", alone.rate(), "/s").of_raw(self.raw));
+        self.row(Row::new("the same among 500 sick ones", mixed.rate(), "/s").of_raw(self.raw));
+        self.row(
+            Row::new("healthy throughput, mixed to alone", mixed.rate() / alone.rate(), "×")
+                .target(Target::AtLeast(0.9)),
+        );
+        self.row(Row::new("healthy p99 alone", steady_alone.p99, "ms"));
+        self.row(Row::new("healthy p99 among sick ones", steady_mixed.p99, "ms"));
+        let ratio = steady_mixed.p99 / steady_alone.p99;
+        self.row(Row::new("healthy p99, mixed to alone", ratio, "×").target(Target::AtMost(2.0)));
+        Ok(())
+    }
+}
