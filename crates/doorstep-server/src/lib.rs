@@ -5,6 +5,7 @@
 
 pub mod router;
 pub mod connections;
+pub mod openapi;
 pub mod auth;
 
 mod app;

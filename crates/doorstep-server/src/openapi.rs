@@ -1,0 +1,106 @@
+//! The API's own description, OpenAPI 3.1, made from the handlers, and a page to read it with.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::HeaderValue;
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use utoipa::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{Content, RefOr};
+
+/// Nothing comes from elsewhere, and nothing runs that is not a file of ours.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Doorstep",
+        description = "Takes events, keeps them durably, and delivers each one, signed, to every destination that subscribed.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0"),
+    ),
+    tags(
+        (name = "tenants", description = "Customers of the operator"),
+        (name = "destinations", description = "URLs that receive events"),
+        (name = "events", description = "What happened"),
+        (name = "deliveries", description = "One event to one destination, and every attempt at it"),
+        (name = "stream", description = "What happens, as it happens"),
+        (name = "health", description = "Whether it lives, and how it is doing"),
+    )
+)]
+struct Description;
+
+/// What the document says beside the routes.
+pub(crate) fn description() -> utoipa::openapi::OpenApi {
+    let mut document = Description::openapi();
+    let bearer =
+        HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("An API key, or the admin key.")).build();
+    let components = document.components.get_or_insert_default();
+    components.add_security_scheme("key", SecurityScheme::Http(bearer));
+    document.security = Some(vec![SecurityRequirement::new("key", Vec::<String>::new())]);
+    document
+}
+
+/// Gives every operation a name that no other has, `deliveries_retry`, since clients are made from it; and problems their type.
+pub(crate) fn polish(document: &mut utoipa::openapi::OpenApi) {
+    for item in document.paths.paths.values_mut() {
+        let all = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch];
+        for operation in all.into_iter().flatten() {
+            let tag = operation.tags.as_ref().and_then(|tags| tags.first().cloned()).unwrap_or_default();
+            let handler = operation.operation_id.take().unwrap_or_default();
+            operation.operation_id = Some(format!("{}_{handler}", tag.replace('-', "_")));
+            operation.responses.responses.values_mut().for_each(name_problems);
+        }
+    }
+}
+
+/// A problem has a content type of its own (RFC 9457).
+fn name_problems(response: &mut RefOr<utoipa::openapi::Response>) {
+    let RefOr::T(response) = response else { return };
+    let is_problem = |content: &RefOr<Content>| match content {
+        RefOr::T(Content { schema: Some(RefOr::Ref(of)), .. }) => of.ref_location.ends_with("/Problem"),
+        RefOr::T(_) | RefOr::Ref(_) => false,
+    };
+    if response.content.get("application/json").is_some_and(is_problem)
+        && let Some(content) = response.content.shift_remove("application/json")
+    {
+        response.content.insert("application/problem+json".to_owned(), content);
+    }
+}
+
+/// Routes that need no key: the description, and the page.
+pub(crate) fn routes<S: Clone + Send + Sync + 'static>(document: &utoipa::openapi::OpenApi) -> Router<S> {
+    let document: Arc<str> = text(document).into();
+    Router::new()
+        .route("/openapi.json", get(move || async move { file("application/json", document.to_string()) }))
+        .route(
+            "/docs",
+            get(|| async { file("text/html; charset=utf-8", include_str!("docs_page/index.html").to_owned()) }),
+        )
+        .route("/docs/page.css", get(|| async { file("text/css", include_str!("docs_page/page.css").to_owned()) }))
+        .route("/docs/page.js", get(|| async { file("text/javascript", include_str!("docs_page/page.js").to_owned()) }))
+}
+
+/// The document as it is served and committed.
+pub fn text(document: &utoipa::openapi::OpenApi) -> String {
+    // Plain data always becomes JSON.
+    let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+fn file(kind: &'static str, text: String) -> Response {
+    let mut response = text.into_response();
+    for (name, value) in [
+        (CONTENT_TYPE, kind),
+        (CACHE_CONTROL, "no-cache"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (CONTENT_SECURITY_POLICY, POLICY),
+    ] {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}

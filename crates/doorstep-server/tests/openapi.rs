@@ -1,0 +1,59 @@
+//! The API's description is the one that is committed, whole and unambiguous.
+
+#![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use doorstep_server::{openapi, router};
+use serde_json::Value;
+
+fn document() -> Value {
+    serde_json::from_str(&openapi::text(&router::document())).unwrap()
+}
+
+fn operations(document: &Value) -> impl Iterator<Item = (String, &Value)> {
+    let paths = document["paths"].as_object().unwrap();
+    paths.iter().flat_map(|(path, item)| {
+        let methods = item.as_object().unwrap().iter();
+        methods.map(move |(method, operation)| (format!("{method} {path}"), operation))
+    })
+}
+
+#[test]
+fn the_committed_copy_is_what_the_code_says() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../api/openapi.json");
+    let said = openapi::text(&router::document());
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, &said).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        committed == said,
+        "api/openapi.json differs from the code: run this test with UPDATE=1, and look at the change"
+    );
+}
+
+#[test]
+fn every_operation_has_a_name_of_its_own_and_a_summary() {
+    let document = document();
+    assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
+    let mut names = BTreeSet::new();
+    for (what, operation) in operations(&document) {
+        assert!(names.insert(operation["operationId"].as_str().unwrap().to_owned()), "{what}: its name is taken");
+        assert!(
+            operation["summary"].as_str().is_some_and(|summary| !summary.is_empty()),
+            "{what} says nothing of itself"
+        );
+    }
+}
+
+#[test]
+fn every_operation_that_needs_a_key_says_what_a_refusal_looks_like() {
+    let document = document();
+    let is_open = |operation: &Value| operation["security"] == serde_json::json!([{}]);
+    for (what, operation) in operations(&document).filter(|(_, operation)| !is_open(operation)) {
+        let problem = &operation["responses"]["4XX"]["content"]["application/problem+json"]["schema"]["$ref"];
+        assert!(problem.is_string(), "{what} does not describe its refusals");
+    }
+}
