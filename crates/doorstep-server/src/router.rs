@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -14,7 +16,8 @@ use crate::openapi;
 use crate::problem::Problem;
 
 pub fn router(app: Arc<App>) -> Router {
-    let guarded = guarded().route_layer(from_fn_with_state(Arc::clone(&app), require_key));
+    let guarded =
+        guarded().route_layer(from_fn(to_its_end)).route_layer(from_fn_with_state(Arc::clone(&app), require_key));
     let (router, mut document) = described(guarded).split_for_parts();
     openapi::polish(&mut document);
     let router = router.merge(openapi::routes(&document));
@@ -40,6 +43,17 @@ fn guarded() -> OpenApiRouter<Arc<App>> {
         .merge(api::events::routes())
         .merge(api::deliveries::routes())
         .merge(api::stream::routes())
+}
+
+/// A client that hangs up must not leave its request half done: on disk, with nobody told of it. The same event again
+/// would be answered as a duplicate, and never delivered.
+async fn to_its_end(request: Request, next: Next) -> Response {
+    tokio::spawn(next.run(request)).await.unwrap_or_else(|_| {
+        // The panic itself has been logged where it happened.
+        let detail =
+            "this is a fault of ours, and the operator finds it in the log; whether anything was changed is not known";
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Something is broken", detail).into_response()
+    })
 }
 
 async fn no_route() -> Problem {

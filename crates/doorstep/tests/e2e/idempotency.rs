@@ -1,8 +1,11 @@
 //! The same event again makes no second delivery (I1, I2).
 
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
+
 use serde_json::{Value, json};
 
-use crate::support::{Home, Listener, Server};
+use crate::support::{Home, KEY, Listener, Server};
 
 #[test]
 fn the_same_id_again_is_answered_as_before_and_another_body_is_refused() {
@@ -87,6 +90,36 @@ fn producers_who_repeat_themselves_at_once_make_one_event() {
     listener.wait_for(&marker, 200);
     listener.wait_for("same", 200);
     assert_eq!(listener.of("same").len(), 1);
+}
+
+#[test]
+fn a_producer_that_hangs_up_before_the_answer_finds_everything_delivered() {
+    let home = Home::new();
+    let (server, listener) = (Server::start(&home), Listener::start(&[]));
+    let mut client = server.client();
+    let tenant = client.tenant();
+    client.destination(&tenant, &listener.url("/"), json!({}));
+    let body = |n: usize| json!({"tenant_id": tenant, "id": format!("h{n}"), "type": "a.b", "payload": n}).to_string();
+    for n in 0..200 {
+        let body = body(n);
+        let head = format!(
+            "POST /v1/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\ncontent-length: {}",
+            body.len()
+        );
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).unwrap();
+        // At different moments of the server's work on it.
+        std::thread::sleep(std::time::Duration::from_micros(50 * (n as u64 % 60)));
+        stream.shutdown(Shutdown::Both).unwrap();
+    }
+    // The producer sends them again, and trusts the answer.
+    for n in 0..200 {
+        client.post("/v1/events", body(n)).expect(202);
+    }
+    for n in 0..200 {
+        listener.wait_for(&format!("h{n}"), 200);
+    }
+    assert_eq!(listener.records.len(), 200, "each once");
 }
 
 #[test]
