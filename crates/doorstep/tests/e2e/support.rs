@@ -48,6 +48,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
 
 /// Says what is left out on this machine, and why: a test that cannot run here is no success.
 pub(crate) fn skipped(why: &str) {
-    // Not by a macro: those are heard only when a test fails.
-    writeln!(std::io::stderr(), "SKIPPED: {why}").unwrap();
+    // Not by a macro: what those write is shown only when a test fails.
+    let mut aside = std::io::stderr();
+    writeln!(aside, "SKIPPED: {why}").unwrap();
 }

@@ -116,7 +116,8 @@ impl Drop for Server {
             let log = self.log();
             let from = log.len().saturating_sub(4_000);
             // A help, no more.
-            let _ = writeln!(stderr(), "the server's log ends with:\n{}", log.get(from..).unwrap_or(&log));
+            let mut aside = stderr();
+            let _ = writeln!(aside, "the server's log ends with:\n{}", log.get(from..).unwrap_or(&log));
         } else {
             assert!(!self.log().contains("panicked at"), "a part of the server panicked:\n{}", self.log());
         }
