@@ -61,6 +61,8 @@ fn a_throttle_survives_a_restart_and_can_be_cleared() {
     limited.wait_for(&first, 200);
     let second = client.event(&tenant, json!({}));
     limited.wait_for(&second, 429);
+    // Once it is on disk: what is known only in memory may be asked of the receiver anew.
+    client.delivery_when(&destination, &second, "settled", |delivery| delivery["request_count"] == 1);
     let before = client.destination_in(&destination, "throttled");
     server.kill();
 
@@ -71,8 +73,8 @@ fn a_throttle_survives_a_restart_and_can_be_cleared() {
         assert_eq!(before[field], after[field], "{field}");
     }
     client.delivery_waiting(&destination, &second, "throttle");
-    let cleared = client.tell(&destination, "clear-throttle");
-    assert_eq!(cleared["throttled_until"], Value::Null);
+    // At once, and so it may be throttled anew before anybody looks.
+    client.tell(&destination, "clear-throttle");
     limited.records.wait("a second request after the throttle was cleared", |records| {
         (records.iter().filter(|record| record["event_id"] == *second).count() == 2).then_some(())
     });
@@ -161,10 +163,10 @@ fn paused_means_held_and_never_discarded() {
     let mut client = server.client();
     assert_eq!(client.destination_in(&paused, "paused")["queued_events"], 1, "a pause survives a restart");
     client.delivery_waiting(&paused, &event, "pause");
-    assert_eq!(listener.of(&event).len(), 1, "only the other one was sent to");
+    let sent_to_it = |records: &[Value]| records.iter().find(|record| record["path"] == "/paused").cloned();
+    assert_eq!(sent_to_it(&listener.records.all()), None, "only the other one was sent to");
     client.tell(&paused, "resume");
-    let both = listener.records.wait_for(2);
-    assert_eq!(both[1]["path"], "/paused");
+    assert_eq!(listener.records.wait("what was held", sent_to_it)["event_id"], event);
     client.destination_in(&paused, "active");
 }
 

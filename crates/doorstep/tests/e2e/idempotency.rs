@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 
 use serde_json::{Value, json};
 
-use crate::support::{Home, KEY, Listener, Server};
+use crate::support::{Home, KEY, Listener, Server, text};
 
 #[test]
 fn the_same_id_again_is_answered_as_before_and_another_body_is_refused() {
@@ -13,13 +13,13 @@ fn the_same_id_again_is_answered_as_before_and_another_body_is_refused() {
     let (server, listener) = (Server::start(&home), Listener::start(&[]));
     let mut client = server.client();
     let tenant = client.tenant();
-    client.destination(&tenant, &listener.url("/"), json!({}));
+    let destination = text(&client.destination(&tenant, &listener.url("/"), json!({})), "id");
     let body = json!({"tenant_id": tenant, "id": "order-7", "type": "order.paid", "payload": {"n": 1}});
     let said = client.post("/v1/events", &body).expect(202);
     assert_eq!(said, json!({"id": "order-7", "deliveries": 1, "duplicate": false}));
     let again = json!({"id": "order-7", "deliveries": 1, "duplicate": true});
     assert_eq!(client.post("/v1/events", &body).expect(202), again);
-    listener.wait_for("order-7", 200);
+    client.delivery_in(&destination, "order-7", "delivered");
     assert_eq!(client.post("/v1/events", &body).expect(202), again, "also after it was delivered");
     for (field, other) in [("payload", json!({"n": 2})), ("type", json!("order.sent")), ("ordering_key", json!("k"))] {
         let mut other_body = body.clone();
