@@ -92,8 +92,10 @@ impl fmt::Debug for CustomHeaders {
 pub fn is_sensitive(name: &str) -> bool {
     const ENDINGS: [&str; 8] =
         ["authorization", "authenticate", "cookie", "token", "secret", "password", "key", "credential"];
-    let name = name.to_ascii_lowercase();
-    ENDINGS.iter().any(|ending| name.ends_with(ending))
+    ENDINGS.iter().any(|ending| {
+        let from = name.len().checked_sub(ending.len());
+        from.is_some_and(|from| name.as_bytes()[from..].eq_ignore_ascii_case(ending.as_bytes()))
+    })
 }
 
 fn checked_name(name: &str) -> Result<String, HeaderFault> {

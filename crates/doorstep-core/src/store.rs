@@ -83,7 +83,8 @@ pub trait Store: Send + Sync {
 pub enum Write {
     /// Deliveries to destinations that are not there (any more) are not made.
     Accept(Box<NewEvent>),
-    Settle(Box<Settled>),
+    /// Shared: whoever has to write it for certain keeps it until it is written.
+    Settle(Arc<Settled>),
     /// Refused if there is no such destination.
     SaveGate {
         destination_id: DestinationId,

@@ -315,7 +315,7 @@ impl Run {
         {
             self.tell_of(record, &settlement);
         }
-        Write::Settle(Box::new(Settled { settlement, attempt: record.map(|record| record.sent.attempt) }))
+        Write::Settle(Arc::new(Settled { settlement, attempt: record.map(|record| record.sent.attempt) }))
     }
 
     fn tell_of(&self, record: &Record, settlement: &Settlement) {
@@ -371,8 +371,10 @@ impl Run {
             let handle = self.handle.clone();
             self.tasks.spawn(async move {
                 let written = pending.written().await.unwrap_or_default();
-                let deliveries = written.into_iter().flat_map(available).collect();
-                handle.tell(Input::Available { deliveries }).await;
+                let deliveries: Vec<Delivery> = written.into_iter().flat_map(available).collect();
+                if !deliveries.is_empty() {
+                    handle.tell(Input::Available { deliveries }).await;
+                }
             });
         }
         for done in round.done {

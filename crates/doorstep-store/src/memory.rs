@@ -95,7 +95,9 @@ impl Memory {
     pub fn write(&mut self, write: Write, now: Timestamp) -> Written {
         match write {
             Write::Accept(new) => self.accept(*new, now),
-            Write::Settle(settled) => Written::Settled { available: self.settle(*settled).into_iter().collect() },
+            Write::Settle(settled) => {
+                Written::Settled { available: self.settle(Arc::unwrap_or_clone(settled)).into_iter().collect() }
+            }
             Write::SaveGate { destination_id, state } => self.save_gate(destination_id, *state),
             Write::Revive { delivery_id, give_up_at } => self.revive(delivery_id, give_up_at, now),
             Write::Abandon { delivery_id, note } => self.abandon(delivery_id, note, now),

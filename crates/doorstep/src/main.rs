@@ -25,6 +25,10 @@ mod span;
 
 use std::process::ExitCode;
 
+/// Many threads make and drop small things that others have made: see docs/benchmarks.md.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     cli::run()
 }

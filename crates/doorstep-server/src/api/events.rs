@@ -162,7 +162,8 @@ async fn take_one(app: &App, request: Request) -> Result<AcceptedView, Problem> 
     let key = idempotency_key(&head.headers)?;
     let bytes = body::read(sent, body_max(app.limits.payload_max), app.limits.body_within).await?;
     let new: NewEvent<'_> = body::parse(&bytes)?;
-    let event = new.read(app, key, |payload| bytes.slice_ref(payload))?;
+    // A copy: an event that waits must not keep what its connection reads into.
+    let event = new.read(app, key, bytes::Bytes::copy_from_slice)?;
     let id = event.id.clone();
     let accepted = app.engine.accept(vec![event]).await?.pop().unwrap_or(Err(Refusal::NotFound))?;
     Ok(AcceptedView::of(id, accepted))

@@ -249,13 +249,13 @@ pub fn a_delivery_keeps_its_history(subject: &mut dyn Subject) {
     one(subject, settle(&read(subject, 1), RETRY, BehindDead::Skip, NOW));
     assert_eq!((history().summary.status, history().summary.last_status), (DeliveryStatus::RetryScheduled, Some(503)));
     let Write::Settle(mut failed) = settle(&read(subject, 1), RETRY, BehindDead::Skip, NOW) else { panic!() };
-    failed.attempt = Some(attempt(2, Answer::Fault(Fault::AnswerTimedOut), NOW));
+    Arc::make_mut(&mut failed).attempt = Some(attempt(2, Answer::Fault(Fault::AnswerTimedOut), NOW));
     one(subject, Write::Settle(failed));
     assert_eq!(history().summary.last_status, None, "the last request had no answer");
     let Write::Settle(mut expired) = settle(&read(subject, 1), DEAD, BehindDead::Skip, NOW + Millis(9)) else {
         panic!()
     };
-    expired.attempt = None;
+    Arc::make_mut(&mut expired).attempt = None;
     one(subject, Write::Settle(expired));
     let ended = history();
     assert_eq!(ended.summary.status, DeliveryStatus::Dead(DeadReason::Rejected));

@@ -1,5 +1,7 @@
 //! Random verbs, given to a store and to memory alike.
 
+use std::sync::Arc;
+
 use doorstep_core::attempt::Answer;
 use doorstep_core::delivery::{BehindDead, Delivery, Ordering, Settlement, Track};
 use doorstep_core::event::{NewDelivery, NewEvent};
@@ -193,7 +195,7 @@ impl Pair {
         let attempt = answer.map(|answer| attempt(delivery.requests, answer, now));
         let behind_dead = if hold { BehindDead::Hold } else { BehindDead::Skip };
         let settlement = Settlement::new(delivery, outcome, decision, Ordering::ByKey { behind_dead }, now);
-        Some(Write::Settle(Box::new(Settled { settlement, attempt })))
+        Some(Write::Settle(Arc::new(Settled { settlement, attempt })))
     }
 
     fn compare(&self) -> Result<(), TestCaseError> {

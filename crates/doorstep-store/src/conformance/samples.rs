@@ -126,7 +126,7 @@ pub fn settle(delivery: &Delivery, decision: Decision, behind_dead: BehindDead, 
     let after = delivery.after(&outcome, decision, at);
     let attempt = attempt(after.requests, Answer::Status(status), at);
     let settlement = Settlement::new(after, Some(outcome), decision, Ordering::ByKey { behind_dead }, at);
-    Write::Settle(Box::new(Settled { settlement, attempt: Some(attempt) }))
+    Write::Settle(Arc::new(Settled { settlement, attempt: Some(attempt) }))
 }
 
 pub fn a_gate() -> GateState {

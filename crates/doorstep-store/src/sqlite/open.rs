@@ -41,8 +41,8 @@ impl Default for SqliteLimits {
             reads_queued_max: 256,
             readers: 2,
             search_max: Duration::from_secs(5),
-            writer_cache_kib: 65_536,
-            reader_cache_kib: 16_384,
+            writer_cache_kib: 32_768,
+            reader_cache_kib: 4_096,
             checkpoint_pages: 4_000,
         }
     }

@@ -18,10 +18,11 @@ use super::receiver::Group;
 use super::table::Row;
 use super::{Bench, say};
 
-/// Requests at once of a closed load.
+/// Requests at once where the ceiling and ingest are measured.
 const CONNECTIONS: usize = 64;
+/// Where the whole way is: producers wait for the disk, and enough of them have to be left over to keep the engine busy.
 /// An open load needs a free connection whenever a request is due.
-const CONNECTIONS_OPEN: usize = 256;
+const PRODUCERS: usize = 256;
 /// Events in a batch, and batches at once.
 const BATCH: usize = 100;
 const BATCHES_AT_ONCE: usize = 8;
@@ -111,8 +112,9 @@ impl Bench {
     /// As fast as it goes for a while, and then until all has arrived: what was sent, and what arrived.
     async fn saturate(&mut self, engine: &Engine, shape: Shape, fanout: u64, to: usize) -> anyhow::Result<Saturated> {
         self.receiver.reset().await?;
+        let connections = if matches!(shape, Shape::Batch { .. }) { BATCHES_AT_ONCE } else { PRODUCERS };
         let cpu_before = engine.cpu();
-        let report = load(&engine.plan(closed(shape, self.third()))).await?;
+        let report = load(&engine.plan(Plan { connections, ..closed(shape, self.third()) })).await?;
         let memory = engine.memory();
         let arrivals = self.receiver.wait_for(to, report.taken * fanout, PATIENCE).await?;
         let group = arrivals.groups[to].clone();
@@ -151,7 +153,7 @@ fn closed(shape: Shape, within: Duration) -> Plan {
 
 /// So many a second, whatever the answers do.
 fn open(routes: Vec<Route>, per_second: f64, within: Duration) -> Plan {
-    plan(Shape::Single { routes }, CONNECTIONS_OPEN, Pace::Open { per_second, within })
+    plan(Shape::Single { routes }, PRODUCERS, Pace::Open { per_second, within })
 }
 
 fn plan(shape: Shape, connections: usize, pace: Pace) -> Plan {

@@ -6,19 +6,23 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::super::children::{Engine, Load};
+use super::super::load::Shape;
 use super::super::payload;
 use super::super::table::{Row, Target};
 use super::super::{Bench, HOSTS};
-use super::{PATIENCE, Plan, open};
+use super::{PATIENCE, PRODUCERS, Plan, closed};
 
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 impl Bench {
     pub(super) async fn restart(&mut self) -> anyhow::Result<()> {
-        let half = self.saturation().await? / 2.0;
         let mut engine = self.engine().await?;
         let routes = engine.unlimited(HOSTS, &self.receiver, "/0").await?;
-        let plan = Plan { may_fail: true, ..engine.plan(open(routes, half, self.scale.each)) };
+        let plan = Plan {
+            may_fail: true,
+            connections: PRODUCERS,
+            ..engine.plan(closed(Shape::Single { routes }, self.scale.each))
+        };
         let load = Load::start(&plan).await?;
         sleep(self.third()).await;
         engine.kill().await?;
