@@ -66,7 +66,8 @@ deny: ## Check the dependencies: licences, duplicates, sources and, with a netwo
 sim: ## Run the simulator over many seeds (SEEDS=10000)
 	cargo run --release --locked -p doorstep-sim -- --seeds $(SEEDS)
 
-bench: ## Measure what a decision, a request, a batch on this disk and an event on its way cost
+bench: ## Measure the whole (docs/benchmarks.md), then a decision, a request, a batch on this disk and an event on its way
+	cargo run --release --locked -p doorstep -- bench
 	cargo bench --locked -p doorstep-core --bench decisions
 	cargo bench --locked -p doorstep-engine --bench sender
 	cargo bench --locked -p doorstep-store --bench sqlite

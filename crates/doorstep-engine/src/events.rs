@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use doorstep_core::event::Event;
 use doorstep_core::store::Store;
 
-/// Payload bytes that are kept for deliveries to come.
-pub const CACHED_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Bytes of events that are kept for deliveries to come.
+pub const CACHED_BYTES_MAX: usize = 24 * 1024 * 1024;
+/// What an event takes in memory beside its payload, about: without it, small ones would be kept without bound.
+const EVENT_BYTES: usize = 512;
 
 pub struct Events {
     store: Arc<dyn Store>,
@@ -75,19 +77,23 @@ impl Events {
 
 impl Cache {
     fn put(&mut self, seq: u64, event: Arc<Event>) {
-        self.bytes += event.payload.len();
+        self.bytes += bytes(&event);
         match self.events.insert(seq, event) {
-            Some(before) => self.bytes = self.bytes.saturating_sub(before.payload.len()),
+            Some(before) => self.bytes = self.bytes.saturating_sub(bytes(&before)),
             None => self.order.push_back(seq),
         }
         while self.bytes > CACHED_BYTES_MAX
             && let Some(oldest) = self.order.pop_front()
         {
             if let Some(event) = self.events.remove(&oldest) {
-                self.bytes = self.bytes.saturating_sub(event.payload.len());
+                self.bytes = self.bytes.saturating_sub(bytes(&event));
             }
         }
     }
+}
+
+fn bytes(event: &Event) -> usize {
+    EVENT_BYTES + event.payload.len()
 }
 
 #[cfg(test)]
@@ -116,15 +122,19 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_the_oldest_goes_first() {
         let mut cache = Cache::default();
-        let third = CACHED_BYTES_MAX / 3;
+        let third = CACHED_BYTES_MAX / 3 - EVENT_BYTES;
         for seq in [1, 2, 2, 2, 3] {
             cache.put(seq, event(third));
         }
-        assert_eq!((cache.events.len(), cache.bytes), (3, 3 * third), "the same one counts once");
+        assert_eq!((cache.events.len(), cache.bytes), (3, 3 * (third + EVENT_BYTES)), "the same one counts once");
         cache.put(4, event(third));
         assert!(cache.bytes <= CACHED_BYTES_MAX);
         assert!(!cache.events.contains_key(&1) && cache.events.contains_key(&4));
         cache.put(5, event(CACHED_BYTES_MAX + 1));
         assert!(cache.events.is_empty(), "what does not fit is not kept");
+        for seq in 0..100_000 {
+            cache.put(seq, event(0));
+        }
+        assert!(cache.events.len() <= CACHED_BYTES_MAX / EVENT_BYTES, "small ones are bounded too");
     }
 }

@@ -177,7 +177,9 @@ impl Sender {
         let answered = match prepared.target() {
             Ok(target) => {
                 let outgoing = target.outgoing(headers, request.event);
-                self.deliver(target, outgoing, deadline, &mut timings).await
+                // Made once more only where it is needed: a copy of every request would cost more.
+                let again = || Some(target.outgoing(prepared.headers(&request, started_at).ok()?, request.event));
+                self.deliver(target, outgoing, again, deadline, &mut timings).await
             }
             Err(blocked) => Err(blocked),
         };
@@ -221,13 +223,17 @@ impl Sender {
     async fn deliver(
         &self,
         target: &Target,
-        outgoing: Outgoing,
+        mut outgoing: Outgoing,
+        again: impl FnOnce() -> Option<Outgoing>,
         deadline: Instant,
         timings: &mut Timings,
     ) -> Result<Answered, NoAnswer> {
         if let Some(connection) = self.pool.take(&target.origin) {
-            match self.exchange(connection, &target.origin, outgoing.clone(), true, deadline, timings).await {
-                Err(no_answer) if no_answer.stale => {}
+            match self.exchange(connection, &target.origin, outgoing, true, deadline, timings).await {
+                Err(no_answer) if no_answer.stale => match again() {
+                    Some(same) => outgoing = same,
+                    None => return Err(no_answer),
+                },
                 done => return done,
             }
         }

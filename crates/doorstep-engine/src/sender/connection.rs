@@ -40,8 +40,8 @@ const CONNECTION_WINDOW_BYTES: u32 = 1_024 * 1_024;
 const PING_EVERY: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is sent, as often as it takes to find a connection that lives.
-#[derive(Clone, Debug)]
+/// What is sent.
+#[derive(Debug)]
 pub(super) struct Outgoing {
     /// `/path?query`, for HTTP/1.1.
     pub(super) path: Uri,

@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 
 pub(super) struct Client {
+    address: SocketAddr,
     host: HeaderValue,
     key: Option<HeaderValue>,
     sender: SendRequest<Full<Bytes>>,
@@ -21,13 +22,9 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) async fn connect(address: SocketAddr, key: Option<&str>) -> anyhow::Result<Self> {
-        let stream = TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
-        stream.set_nodelay(true)?;
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // Whoever waits for an answer hears how it ended.
-        tokio::spawn(async move { drop(connection.await) });
         let key = key.map(|key| HeaderValue::try_from(format!("Bearer {key}"))).transpose()?;
-        Ok(Self { host: HeaderValue::try_from(address.to_string())?, key, sender })
+        let (host, sender) = (HeaderValue::try_from(address.to_string())?, open(address).await?);
+        Ok(Self { address, host, key, sender })
     }
 
     /// The status and the whole answer.
@@ -41,7 +38,10 @@ impl Client {
         if let Some(key) = &self.key {
             headers.insert(AUTHORIZATION, key.clone());
         }
-        self.sender.ready().await?;
+        if self.sender.ready().await.is_err() {
+            // It was not needed for so long that the other end has closed it.
+            self.sender = open(self.address).await?;
+        }
         let response = self.sender.send_request(request).await?;
         let status = response.status().as_u16();
         Ok((status, response.into_body().collect().await?.to_bytes()))
@@ -64,6 +64,15 @@ impl Client {
         let body = serde_json::to_vec(body)?.into();
         read(path, self.call(method, path, body).await?)
     }
+}
+
+async fn open(address: SocketAddr) -> anyhow::Result<SendRequest<Full<Bytes>>> {
+    let stream = TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
+    stream.set_nodelay(true)?;
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    // Whoever waits for an answer hears how it ended.
+    tokio::spawn(async move { drop(connection.await) });
+    Ok(sender)
 }
 
 fn read<T: DeserializeOwned>(path: &str, (status, body): (u16, Bytes)) -> anyhow::Result<T> {
