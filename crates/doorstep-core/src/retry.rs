@@ -99,6 +99,17 @@ pub(crate) fn stretched(asked: Millis, jitter: Jitter) -> Millis {
     asked + jitter.up_to(Millis(asked.0 / STRETCH_SHARE).min(STRETCH_MAX))
 }
 
+impl Strategy {
+    /// The shortest delay that it names.
+    fn shortest(&self) -> Millis {
+        match self {
+            Self::Exponential { base, .. } => *base,
+            Self::Fixed { delay } => *delay,
+            Self::Schedule { delays } => delays.iter().copied().min().unwrap_or(Millis::ZERO),
+        }
+    }
+}
+
 impl RetryPolicy {
     /// What follows from the outcome of the attempt after `progress.attempts` others.
     pub fn next(&self, outcome: &Outcome, progress: &Progress, now: Timestamp, jitter: Jitter) -> Decision {

@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 
 use crate::ingest::Ingest;
 use crate::run::Ended;
-use crate::writer::WriteFault;
+use crate::writer::{Receipt, Telling, WriteFault};
 
 /// Destinations that are tried out at the same time.
 pub const TRIALS_MAX: usize = 16;
@@ -45,9 +45,10 @@ impl Desk {
         Self { ingest, sender, rules, trials: Semaphore::new(TRIALS_MAX) }
     }
 
-    async fn write(&self, write: Write) -> Result<Written, EngineFault> {
-        let mut written = self.ingest.writer.write(vec![write]).await?;
-        written.pop().ok_or(EngineFault::Stopped)
+    /// What became of one write. Keep the second part until the run loop has been told what follows.
+    async fn write(&self, write: Write) -> Result<(Written, Option<Telling>), EngineFault> {
+        let Receipt { mut written, untold } = self.ingest.writer.write(vec![write]).await?;
+        Ok((written.pop().ok_or(EngineFault::Stopped)?, untold))
     }
 
     async fn available(&self, deliveries: Vec<Delivery>) {
@@ -71,7 +72,8 @@ impl Desk {
         destination: Destination,
     ) -> Result<Result<Arc<Destination>, Refusal>, EngineFault> {
         let id = destination.id;
-        if let Written::Refused(refusal) = self.write(Write::PutDestination(Box::new(destination.clone()))).await? {
+        if let (Written::Refused(refusal), _) = self.write(Write::PutDestination(Box::new(destination.clone()))).await?
+        {
             return Ok(Err(refusal));
         }
         let destination = self.ingest.catalog.put_destination(destination);
@@ -82,7 +84,7 @@ impl Desk {
     }
 
     async fn take_away(&self, destination_id: DestinationId) -> Result<Result<(), Refusal>, EngineFault> {
-        if let Written::Refused(refusal) = self.write(Write::RemoveDestination { destination_id }).await? {
+        if let (Written::Refused(refusal), _) = self.write(Write::RemoveDestination { destination_id }).await? {
             return Ok(Err(refusal));
         }
         self.ingest.catalog.remove_destination(destination_id);
@@ -95,7 +97,8 @@ impl Desk {
         delivery_id: DeliveryId,
         give_up_at: Timestamp,
     ) -> Result<Result<(), Refusal>, EngineFault> {
-        match self.write(Write::Revive { delivery_id, give_up_at }).await? {
+        let (written, _untold) = self.write(Write::Revive { delivery_id, give_up_at }).await?;
+        match written {
             Written::Refused(refusal) => return Ok(Err(refusal)),
             Written::Revived { available } => self.available(available).await,
             other => unreachable!("a delivery was revived or refused, not {other:?}"),
@@ -104,7 +107,8 @@ impl Desk {
     }
 
     async fn end(&self, delivery_id: DeliveryId, note: String) -> Result<Result<(), Refusal>, EngineFault> {
-        match self.write(Write::Abandon { delivery_id, note }).await? {
+        let (written, _untold) = self.write(Write::Abandon { delivery_id, note }).await?;
+        match written {
             Written::Refused(refusal) => return Ok(Err(refusal)),
             Written::Abandoned { ended, available } => {
                 self.ingest.run.tell(Input::Withdrawn { delivery: ended }).await;
@@ -169,7 +173,7 @@ impl Engine for Desk {
 
     fn put_tenant(&self, tenant: Tenant) -> Reply<'_, Result<Arc<Tenant>, Refusal>> {
         Box::pin(async move {
-            if let Written::Refused(refusal) = self.write(Write::PutTenant(Box::new(tenant.clone()))).await? {
+            if let (Written::Refused(refusal), _) = self.write(Write::PutTenant(Box::new(tenant.clone()))).await? {
                 return Ok(Err(refusal));
             }
             let tenant = self.ingest.catalog.put_tenant(tenant);

@@ -14,7 +14,7 @@ use crate::chance::Ids;
 use crate::clock::Clock;
 use crate::events::Events;
 use crate::run::Handle;
-use crate::writer::{WriteFault, Writer};
+use crate::writer::{Receipt, WriteFault, Writer};
 
 #[derive(Clone, Debug)]
 pub struct Ingest {
@@ -31,7 +31,7 @@ impl Ingest {
     pub async fn accept(&self, events: Vec<Event>) -> Result<Vec<Result<Accepted, Refusal>>, WriteFault> {
         let events: Vec<Arc<Event>> = events.into_iter().map(Arc::new).collect();
         let writes = events.iter().map(|event| Write::Accept(Box::new(self.route(event)))).collect();
-        let written = self.writer.write(writes).await?;
+        let Receipt { written, untold } = self.writer.write(writes).await?;
         let mut deliveries = Vec::new();
         let mut answers = Vec::with_capacity(events.len());
         for (event, written) in events.into_iter().zip(written) {
@@ -50,6 +50,7 @@ impl Ingest {
         if !deliveries.is_empty() {
             self.run.tell(Input::Available { deliveries }).await;
         }
+        drop(untold);
         Ok(answers)
     }
 

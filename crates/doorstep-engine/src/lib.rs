@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod chance;
 pub mod catalog;
+mod telling;
 pub mod writer;
 pub mod events;
 pub mod ingest;

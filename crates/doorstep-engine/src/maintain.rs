@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::clock::Clock;
 use crate::run::Handle;
+use crate::writer::Writer;
 
 /// At most so many of each kind in one step. A step is one transaction, and a commit may have to wait for it.
 pub const STEP_MAX: usize = 250;
@@ -55,20 +56,21 @@ impl Retention {
 }
 
 /// Starts a task that keeps house. It ends with the run loop.
-pub fn start(store: Arc<dyn Store>, run: Handle, clock: Clock, retention: Retention) -> JoinHandle<()> {
+pub fn start(store: Arc<dyn Store>, writer: Writer, run: Handle, clock: Clock, retention: Retention) -> JoinHandle<()> {
     tokio::spawn(async move {
         let purge = |ages| store.purge(ages, STEP_MAX);
         let tell = |deliveries| run.tell(Input::Available { deliveries });
         tokio::select! {
             () = run.ended() => {}
-            () = keep_house(retention, || clock.now(), purge, tell) => {}
+            () = keep_house(retention, || clock.now(), || writer.begin_telling(), purge, tell) => {}
         }
     })
 }
 
-async fn keep_house<P, T>(
+async fn keep_house<G, P, T>(
     retention: Retention,
     now: impl Fn() -> Timestamp,
+    begin_telling: impl Fn() -> G,
     purge: impl Fn(Ages) -> P,
     tell_available: impl Fn(Vec<Delivery>) -> T,
 ) where
@@ -76,7 +78,7 @@ async fn keep_house<P, T>(
     T: Future<Output = ()>,
 {
     loop {
-        let began = Instant::now();
+        let (began, untold) = (Instant::now(), begin_telling());
         let purged = purge(retention.ages(now())).await.unwrap_or_else(|fault| {
             tracing::warn!(error = %fault, "what is old could not be removed; it is tried again in a minute");
             Purged::default()
@@ -85,6 +87,7 @@ async fn keep_house<P, T>(
         if !purged.available.is_empty() {
             tell_available(purged.available).await;
         }
+        drop(untold);
         tokio::time::sleep(rest).await;
     }
 }
@@ -148,7 +151,7 @@ mod tests {
         };
         let now = || NOW + DAY.times(days.get());
         tokio::select! {
-            () = keep_house(Retention::default(), now, purge, |_| async {}) => {}
+            () = keep_house(Retention::default(), now, || (), purge, |_| async {}) => {}
             () = done.notified() => {}
         }
         let (rest, full) = (RESTS_FOR_MIN, STEP_MAX);
@@ -185,7 +188,7 @@ mod tests {
             done.notify_one();
         };
         tokio::select! {
-            () = keep_house(Retention::default(), || NOW + DAY.times(91), purge, tell) => {}
+            () = keep_house(Retention::default(), || NOW + DAY.times(91), || (), purge, tell) => {}
             () = done.notified() => {}
         }
         assert_eq!(faults.get(), 0);

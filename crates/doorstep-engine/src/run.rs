@@ -27,7 +27,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::catalog::Catalog;
 use crate::clock::Clock;
 use crate::events::Events;
-use crate::writer::Writer;
+use crate::writer::{Receipt, Writer};
 
 /// What may wait for the run loop. Producers of inputs wait for room beyond that.
 const INPUTS_MAX: usize = 16_384;
@@ -370,11 +370,12 @@ impl Run {
             let pending = self.parts.writer.write_for_certain(round.writes).await;
             let handle = self.handle.clone();
             self.tasks.spawn(async move {
-                let written = pending.written().await.unwrap_or_default();
+                let Ok(Receipt { written, untold }) = pending.written().await else { return };
                 let deliveries: Vec<Delivery> = written.into_iter().flat_map(available).collect();
                 if !deliveries.is_empty() {
                     handle.tell(Input::Available { deliveries }).await;
                 }
+                drop(untold);
             });
         }
         for done in round.done {
@@ -391,13 +392,15 @@ impl Run {
     /// Reads once everything that was said before is written.
     async fn read(&mut self, reads: Vec<(Ticket, DueQuery)>) {
         let barrier = self.parts.writer.write_for_certain(Vec::new()).await;
-        let (store, handle) = (Arc::clone(&self.parts.store), self.handle.clone());
+        let (store, writer, handle) = (Arc::clone(&self.parts.store), self.parts.writer.clone(), self.handle.clone());
         self.tasks.spawn(async move {
             let (tickets, queries): (Vec<Ticket>, Vec<DueQuery>) = reads.into_iter().unzip();
             let pages = match barrier.written().await {
                 Ok(_) => store.due(queries).await.map_err(|fault| fault.to_string()),
                 Err(fault) => Err(fault.to_string()),
             };
+            // It may have seen writes that nobody has told of yet.
+            writer.all_told().await;
             match pages {
                 Ok(pages) => {
                     for (ticket, DuePage { deliveries, exhausted }) in tickets.into_iter().zip(pages) {

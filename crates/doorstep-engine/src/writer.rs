@@ -17,6 +17,9 @@ use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
+use crate::telling::Tellings;
+
+pub use crate::telling::Telling;
 
 /// Writes in one transaction.
 pub const BATCH_MAX: usize = 1_024;
@@ -48,6 +51,15 @@ pub struct Writer {
     limits: WriterLimits,
     waiting: Arc<Waiting>,
     commits: Arc<Commits>,
+    tellings: Tellings,
+}
+
+/// What was written, in the order of the writes. Keep it until the scheduler has been told what follows: until then, no read of
+/// the store is told that may have seen it.
+#[derive(Debug)]
+pub struct Receipt {
+    pub written: Vec<Written>,
+    pub untold: Option<Telling>,
 }
 
 #[derive(Debug, Error)]
@@ -160,7 +172,8 @@ impl Writer {
         let (jobs, queue) = mpsc::channel(limits.jobs_max);
         let commits = Arc::new(Commits::default());
         let task = Loop { store, clock, queue, kept: VecDeque::new(), commits: Arc::clone(&commits) };
-        (Self { jobs, limits, waiting: Arc::default(), commits }, tokio::spawn(task.run()))
+        let writer = Self { jobs, limits, waiting: Arc::default(), commits, tellings: Tellings::default() };
+        (writer, tokio::spawn(task.run()))
     }
 
     pub fn commits(&self) -> &Commits {
@@ -168,14 +181,18 @@ impl Writer {
     }
 
     /// Writes, or says why not: nothing was written then. For what a caller can ask again.
-    pub async fn write(&self, writes: Vec<Write>) -> Result<Vec<Written>, WriteFault> {
+    pub async fn write(&self, writes: Vec<Write>) -> Result<Receipt, WriteFault> {
         let (done, answer) = oneshot::channel();
+        let untold = self.untold(&writes);
         let job = self.job(writes, true, done);
         if job.load.is_too_much(self.limits.bytes_max) {
             return Err(WriteFault::Busy);
         }
         match self.jobs.try_send(job) {
-            Ok(()) => answer.await.unwrap_or(Err(WriteFault::Stopped)),
+            Ok(()) => {
+                let written = answer.await.unwrap_or(Err(WriteFault::Stopped))?;
+                Ok(Receipt { written, untold })
+            }
             Err(mpsc::error::TrySendError::Full(_)) => Err(WriteFault::Busy),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(WriteFault::Stopped),
         }
@@ -185,8 +202,24 @@ impl Writer {
     /// The job takes its place in line when this is called, not when the answer is awaited.
     pub async fn write_for_certain(&self, writes: Vec<Write>) -> Pending {
         let (done, answer) = oneshot::channel();
+        let untold = self.untold(&writes);
         let sent = self.jobs.send(self.job(writes, false, done)).await;
-        Pending { answer: sent.is_ok().then_some(answer) }
+        Pending { answer: sent.is_ok().then_some(answer), untold }
+    }
+
+    /// For whoever writes past this writer.
+    pub fn begin_telling(&self) -> Telling {
+        self.tellings.begin()
+    }
+
+    /// Returns once all that follows from what was written by now has been told.
+    pub async fn all_told(&self) {
+        self.tellings.all_told().await;
+    }
+
+    /// Nothing follows from nothing.
+    fn untold(&self, writes: &[Write]) -> Option<Telling> {
+        (!writes.is_empty()).then(|| self.tellings.begin())
     }
 
     fn job(&self, writes: Vec<Write>, may_fail: bool, done: oneshot::Sender<Result<Vec<Written>, WriteFault>>) -> Job {
@@ -199,15 +232,15 @@ impl Writer {
 #[derive(Debug)]
 pub struct Pending {
     answer: Option<oneshot::Receiver<Result<Vec<Written>, WriteFault>>>,
+    untold: Option<Telling>,
 }
 
 impl Pending {
     /// Waits until it is on disk.
-    pub async fn written(self) -> Result<Vec<Written>, WriteFault> {
-        match self.answer {
-            Some(answer) => answer.await.unwrap_or(Err(WriteFault::Stopped)),
-            None => Err(WriteFault::Stopped),
-        }
+    pub async fn written(self) -> Result<Receipt, WriteFault> {
+        let answer = self.answer.ok_or(WriteFault::Stopped)?;
+        let written = answer.await.unwrap_or(Err(WriteFault::Stopped))?;
+        Ok(Receipt { written, untold: self.untold })
     }
 }
 

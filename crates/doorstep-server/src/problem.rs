@@ -94,6 +94,13 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "not_found", "There is no such thing", detail)
     }
 
+    /// Something that the request names is not there, at that place of it.
+    pub(crate) fn names_nothing(pointer: &str, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        let errors = vec![FieldFault::new(pointer, &detail)];
+        Self { errors, ..Self::not_found(format!("{pointer}: {detail}")) }
+    }
+
     pub(crate) fn too_large(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "The body is too large", detail)
     }

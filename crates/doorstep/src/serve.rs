@@ -53,13 +53,20 @@ async fn serve(config: &Config) -> Result<(), Failure> {
     let within = Duration::from_millis(config.drain_timeout_ms.0);
     let app = std::sync::Arc::clone(&running.app);
     let router = router(std::sync::Arc::clone(&app));
+    let (run, mut died) = (running.run.clone(), false);
     let stop = async {
-        end.await;
-        tracing::info!("asked to end: nothing new is taken, and what is in flight comes to its end");
+        tokio::select! {
+            () = end => tracing::info!("asked to end: nothing new is taken, and what is in flight comes to its end"),
+            () = run.ended() => died = true,
+        }
         app.end_streams();
     };
     connections::serve(listener, router, ConnectionLimits::default(), stop, within).await;
     drop(app);
+    if died {
+        // Nothing is lost: whoever watches over this process starts it again.
+        return Err(Failure::said(Exit::Failed, "the run loop has ended by a mistake of ours; the log says where"));
+    }
     let again = runtime::asked_to_end()?;
     tokio::select! {
         () = running.stop(within) => tracing::info!("ended; nothing is lost"),

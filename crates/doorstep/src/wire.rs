@@ -36,7 +36,7 @@ pub(crate) struct Running {
     pub(crate) app: Arc<App>,
     /// How many destinations are served.
     pub(crate) n_destinations: usize,
-    run: Handle,
+    pub(crate) run: Handle,
     run_task: JoinHandle<()>,
     writer_task: JoinHandle<()>,
     house_task: JoinHandle<()>,
@@ -73,7 +73,7 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash) -> anyhow::Result
         news: news.clone(),
     });
     let n_destinations = run::adopt_all(store.as_ref(), &catalog, &run).await?;
-    let house_task = maintain::start(Arc::clone(&store), run.clone(), clock, retention(config));
+    let house_task = maintain::start(Arc::clone(&store), writer.clone(), run.clone(), clock, retention(config));
     let ingest = Ingest { catalog, writer, events, run: run.clone(), clock, ids };
     let desk = Arc::new(Desk::new(ingest, sender, rules));
     let limits = Limits { payload_max: config.payload_max_bytes, ..Limits::default() };

@@ -168,15 +168,17 @@ impl CustomPolicy {
     fn build(self) -> Result<RetryPolicy, PolicyFault> {
         let window = self.window_ms.unwrap_or(DEFAULT_WINDOW);
         within("window_ms", DELAY_MIN, WINDOW_MAX, window)?;
-        let floor = self.floor_ms.unwrap_or(DEFAULT_FLOOR);
-        within("floor_ms", DELAY_MIN, DELAY_MAX, floor)?;
         let max_attempts = self.max_attempts.unwrap_or(DEFAULT_ATTEMPTS);
         if !(1..=ATTEMPTS_MAX).contains(&max_attempts) {
             let (least, most, given) = (1, ATTEMPTS_MAX.into(), max_attempts.into());
             return Err(PolicyFault::OutOfRange { field: "max_attempts", least, most, given });
         }
         let jitter = self.jitter.unwrap_or(JitterKind::Full);
+        let given_floor = self.floor_ms;
         let strategy = self.strategy()?;
+        // Whoever asks for shorter delays than the usual floor means them.
+        let floor = given_floor.unwrap_or_else(|| DEFAULT_FLOOR.min(strategy.shortest()));
+        within("floor_ms", DELAY_MIN, DELAY_MAX, floor)?;
         if jitter == JitterKind::Decorrelated && !matches!(strategy, Strategy::Exponential { .. }) {
             return Err(PolicyFault::DecorrelatedNeedsExponential);
         }

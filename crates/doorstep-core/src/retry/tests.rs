@@ -106,6 +106,19 @@ fn the_formulas_of_the_specification_hold_at_both_ends() {
 }
 
 #[test]
+fn short_delays_are_meant_and_a_floor_is_only_for_long_ones() {
+    for (json, floor) in [
+        (r#"{"strategy":"fixed","base_ms":300}"#, 300),
+        (r#"{"strategy":"exponential","base_ms":20,"cap_ms":100}"#, 20),
+        (r#"{"strategy":"schedule","delays_ms":[5000, 50]}"#, 50),
+        (r#"{"strategy":"fixed","base_ms":60000}"#, 1_000),
+        (r#"{"strategy":"fixed","base_ms":300,"floor_ms":700}"#, 700),
+    ] {
+        assert_eq!(policy(json).floor, Millis(floor), "{json}");
+    }
+}
+
+#[test]
 fn a_floor_over_the_delay_is_the_delay() {
     let policy = policy(r#"{"strategy":"exponential","base_ms":100,"cap_ms":200,"floor_ms":5000}"#);
     assert_eq!(policy.delay(1, Millis::ZERO, Jitter::LOWEST), Millis(5_000));

@@ -54,7 +54,8 @@ pub enum Input {
     Weighted { tenant_id: TenantId, weight: u32 },
     /// These are in the store and may go: new, next of their key, or sent again by a person.
     Available { deliveries: Vec<Delivery> },
-    /// What a `Refill` found. `exhausted`: there is nothing beyond.
+    /// What a `Refill` found. `exhausted`: there is nothing beyond. It is told after the `Available` of every write that it may have
+    /// seen: otherwise a delivery would be taken twice.
     Refilled { ticket: Ticket, deliveries: Vec<Delivery>, exhausted: bool },
     /// The store could not be read.
     RefillFailed { ticket: Ticket },

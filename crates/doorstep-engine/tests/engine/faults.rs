@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use doorstep_core::delivery::Delivery;
 use doorstep_core::destination::Tenant;
@@ -16,13 +17,19 @@ use doorstep_core::time::Timestamp;
 use doorstep_engine::clock::Clock;
 use doorstep_engine::writer::{WriteFault, Writer, WriterLimits};
 use doorstep_store::sqlite::{SqliteLimits, SqliteStore};
-use tokio::sync::Notify;
+use futures_util::FutureExt;
+use tokio::sync::{Notify, watch};
 
 use crate::support::{Engine, Receiver, destination, event};
 
-/// A store that does not take writes while it is told not to.
+/// A store that does not take writes while it is told not to, or is late with its answers.
 struct Troubled {
     store: SqliteStore,
+    /// Reads wait before they look; writes wait once they are on disk.
+    late_reads: watch::Sender<bool>,
+    late_answers: watch::Sender<bool>,
+    committed: Notify,
+    reading: Notify,
     in_trouble: AtomicBool,
     refused: AtomicUsize,
     refuses: Notify,
@@ -33,6 +40,10 @@ impl Troubled {
         let store = SqliteStore::open(directory, &SqliteLimits::default()).unwrap();
         Arc::new(Self {
             store,
+            late_reads: watch::Sender::new(false),
+            late_answers: watch::Sender::new(false),
+            committed: Notify::new(),
+            reading: Notify::new(),
             in_trouble: AtomicBool::new(false),
             refused: AtomicUsize::new(0),
             refuses: Notify::new(),
@@ -54,7 +65,13 @@ impl Troubled {
 impl Store for Troubled {
     fn write(&self, batch: Vec<Write>, now: Timestamp) -> Reply<'_, Vec<Written>> {
         if !self.in_trouble.load(Ordering::SeqCst) {
-            return self.store.write(batch, now);
+            let writing = self.store.write(batch, now);
+            return Box::pin(async {
+                let written = writing.await;
+                self.committed.notify_one();
+                self.late_answers.subscribe().wait_for(|late| !late).await.unwrap();
+                written
+            });
         }
         self.refused.fetch_add(1, Ordering::SeqCst);
         self.refuses.notify_one();
@@ -62,7 +79,11 @@ impl Store for Troubled {
     }
 
     fn due(&self, queries: Vec<DueQuery>) -> Reply<'_, Vec<DuePage>> {
-        self.store.due(queries)
+        Box::pin(async {
+            self.reading.notify_one();
+            self.late_reads.subscribe().wait_for(|late| !late).await.unwrap();
+            self.store.due(queries).await
+        })
     }
 
     fn overdue(&self, now: Timestamp, limit: usize) -> Reply<'_, Vec<Delivery>> {
@@ -178,4 +199,39 @@ async fn producers_are_told_to_come_back_when_too_many_bytes_wait() {
     assert_eq!(writer.commits().writes.load(Ordering::Relaxed), 3);
     drop(writer);
     task.await.unwrap();
+}
+
+/// A read sees what has just been committed before anybody has told of it. That must not make two deliveries of one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_that_overtakes_the_news_of_a_write_sends_nothing_twice() {
+    let mut receiver = Receiver::start(|_| 200).await;
+    let directory = tempfile::tempdir().unwrap();
+    let store = Troubled::open(directory.path());
+    let engine = Arc::new(Engine::start_over(Arc::clone(&store) as Arc<dyn Store>, || false).await);
+    store.late_reads.send_replace(true);
+    engine.add(destination(1, &receiver.url("/"), &["*"])).await;
+    store.reading.notified().await;
+    store.late_answers.send_replace(true);
+    store.committed.notified().now_or_never();
+    let accepting = tokio::spawn({
+        let engine = Arc::clone(&engine);
+        async move { engine.accept(event(1, "a.b")).await }
+    });
+    store.committed.notified().await;
+    store.late_reads.send_replace(false);
+    // Whoever tells of the read too early has sent it by the end of this; otherwise it goes once the write is told of.
+    let early = tokio::time::timeout(Duration::from_millis(500), receiver.next()).await;
+    while early.is_ok() && engine.run.in_flight().await.unwrap() > 0 {
+        tokio::task::yield_now().await;
+    }
+    store.late_answers.send_replace(false);
+    accepting.await.unwrap().unwrap();
+    if early.is_err() {
+        receiver.next().await;
+    }
+    engine.accept(event(2, "a.b")).await.unwrap();
+    let next = receiver.next().await;
+    assert_eq!(next.headers["webhook-id"], event(2, "a.b").id.as_str(), "the first one came twice");
+    engine.run.drain().await;
+    assert!(receiver.is_quiet());
 }

@@ -159,8 +159,8 @@ async fn a_sender_that_panics_costs_the_delivery_nothing() {
 async fn keeping_house_ends_with_the_run_loop() {
     let directory = tempfile::tempdir().unwrap();
     let engine = Engine::start(directory.path()).await;
-    let (store, run) = (Arc::clone(&engine.store), engine.run.clone());
-    let house = maintain::start(store, run, engine.clock, Retention::default());
+    let (store, writer, run) = (Arc::clone(&engine.store), engine.writer.clone(), engine.run.clone());
+    let house = maintain::start(store, writer, run, engine.clock, Retention::default());
     engine.stop().await;
     house.await.unwrap();
     Engine::start(directory.path()).await.stop().await;

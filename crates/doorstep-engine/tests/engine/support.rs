@@ -51,6 +51,7 @@ pub(crate) struct Engine {
     pub(crate) run: Handle,
     pub(crate) clock: Clock,
     pub(crate) desk: Desk,
+    pub(crate) writer: Writer,
     run_task: tokio::task::JoinHandle<()>,
     writer_task: tokio::task::JoinHandle<()>,
 }
@@ -91,9 +92,9 @@ impl Engine {
             news: tokio::sync::broadcast::channel(16).0,
         });
         run::adopt_all(store.as_ref(), &catalog, &run).await.unwrap();
-        let ingest = Ingest { catalog, writer, events, run: run.clone(), clock, ids };
+        let ingest = Ingest { catalog, writer: writer.clone(), events, run: run.clone(), clock, ids };
         let desk = Desk::new(ingest, sender, rules);
-        Self { store, run, clock, desk, run_task, writer_task }
+        Self { store, run, clock, desk, writer, run_task, writer_task }
     }
 
     pub(crate) async fn add(&self, destination: Destination) -> DestinationId {
@@ -122,7 +123,7 @@ impl Engine {
     pub(crate) async fn stop(self) {
         self.run.drain().await;
         self.run_task.await.unwrap();
-        drop(self.desk);
+        drop((self.desk, self.writer));
         drop(self.run);
         self.writer_task.await.unwrap();
     }

@@ -112,7 +112,7 @@ pub(crate) struct TestResult {
 async fn create(State(app): State<Arc<App>>, Json(new): Json<DestinationBody>) -> Result<Response, Problem> {
     let tenant_id = new.tenant_id.ok_or_else(|| Problem::invalid_at("/tenant_id", "is missing: say whose it is"))?;
     if app.engine.tenant(tenant_id).is_none() {
-        return Err(Problem::invalid_at("/tenant_id", format!("there is no tenant {tenant_id}")));
+        return Err(Problem::names_nothing("/tenant_id", format!("there is no tenant {tenant_id}")));
     }
     let (settings, headers, secret) = new.read(app.engine.rules())?;
     let now = app.engine.now();

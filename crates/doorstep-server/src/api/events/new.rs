@@ -81,11 +81,11 @@ impl NewEvent<'_> {
         key: Option<String>,
         keep: impl FnOnce(&[u8]) -> Bytes,
     ) -> Result<Event, Problem> {
+        if app.engine.tenant(self.tenant_id).is_none() {
+            return Err(Problem::names_nothing("/tenant_id", format!("there is no tenant {}", self.tenant_id)));
+        }
         let mut faults = Vec::new();
         let mut fault = |pointer: &str, detail: String| faults.push(FieldFault::new(pointer, detail));
-        if app.engine.tenant(self.tenant_id).is_none() {
-            fault("/tenant_id", format!("there is no tenant {}", self.tenant_id));
-        }
         let event_type: Option<EventType> =
             self.r#type.parse().map_err(|wrong| fault("/type", format!("{wrong}"))).ok();
         let id = match (&self.id, key) {
