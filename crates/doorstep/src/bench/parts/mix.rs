@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::super::children::{Load, load};
+use super::super::children::{Engine, Load, load};
 use super::super::load::{Route, Shape};
 use super::super::table::{Row, Target};
 use super::super::{Bench, say};
@@ -43,23 +43,22 @@ impl Bench {
         let steady_alone = self.receiver.wait_for(0, report.taken, PATIENCE).await?.groups[0].clone();
         say(&format!("alone {:.0}/s, p99 {:.2} ms at {quarter:.0}/s", alone.rate(), steady_alone.p99));
 
-        let count = sick.len() as u64 * QUEUED_EACH / BATCH as u64;
-        let queue = Pace::Closed { within: PATIENCE, count };
-        load(&engine.plan(plan(Shape::Batch { routes: sick.clone(), size: BATCH }, BATCHES_AT_ONCE, queue))).await?;
+        // Gates shut within seconds: each measurement has its own half of the sick ones to find out about.
+        let (now, later) = sick.split_at(sick.len() / 2);
+        self.queue(&engine, now).await?;
         let mixed = self.saturate(&engine, healthy_ones, 1, 0).await?.group;
+        let sick_meanwhile = self.receiver.arrivals().await?.sick;
+        say(&format!("in the mix {:.0}/s beside {sick_meanwhile} sick requests", mixed.rate()));
+
         self.receiver.reset().await?;
-        // Their events come in at the same rate as those of the healthy ones.
+        self.queue(&engine, later).await?;
+        // Events for the sick ones come in at the same rate as those for the healthy ones.
         let beside = Load::start(&engine.plan(steadily(&sick, self))).await?;
         let report = load(&engine.plan(steadily(&healthy, self))).await?;
         let arrivals = self.receiver.wait_for(0, report.taken, PATIENCE).await?;
         beside.report().await?;
         let steady_mixed = &arrivals.groups[0];
-        say(&format!(
-            "in the mix {:.0}/s, p99 {:.2} ms, {} sick requests",
-            mixed.rate(),
-            steady_mixed.p99,
-            arrivals.sick
-        ));
+        say(&format!("in the mix p99 {:.2} ms beside {} sick requests", steady_mixed.p99, arrivals.sick));
 
         self.row(Row::new("500 healthy destinations alone", alone.rate(), "/s").of_raw(self.raw));
         self.row(Row::new("the same among 500 sick ones", mixed.rate(), "/s").of_raw(self.raw));
@@ -71,6 +70,14 @@ impl Bench {
         self.row(Row::new("healthy p99 among sick ones", steady_mixed.p99, "ms"));
         let ratio = steady_mixed.p99 / steady_alone.p99;
         self.row(Row::new("healthy p99, mixed to alone", ratio, "×").target(Target::AtMost(2.0)));
+        Ok(())
+    }
+
+    /// Has so many wait for each of these.
+    async fn queue(&mut self, engine: &Engine, routes: &[Route]) -> anyhow::Result<()> {
+        let count = routes.len() as u64 * QUEUED_EACH / BATCH as u64;
+        let shape = Shape::Batch { routes: routes.to_vec(), size: BATCH };
+        load(&engine.plan(plan(shape, BATCHES_AT_ONCE, Pace::Closed { within: PATIENCE, count }))).await?;
         Ok(())
     }
 }
