@@ -195,3 +195,24 @@ fn a_dripping_body_is_cut_and_its_status_counts() {
     let attempt = &delivery["attempts"][0];
     assert_eq!((&attempt["status_code"], &attempt["response"]["truncated"]), (&json!(200), &json!(true)));
 }
+
+#[test]
+fn the_first_event_of_a_new_destination_is_sent_once() {
+    let home = Home::new();
+    let (server, receiver) = (Server::start(&home), echo());
+    let mut client = server.client();
+    let tenant = client.tenant();
+    let mut sent = Vec::new();
+    for n in 0..200 {
+        let (status, expected) = if n % 2 == 0 { (200, 1) } else { (503, 7) };
+        let settings = json!({"event_types": [format!("n{n}")], "policy": every(20, 7)});
+        client.destination(&tenant, &receiver.url(&format!("/{status}")), settings);
+        sent.push((client.event(&tenant, json!({"type": format!("n{n}")})), expected));
+    }
+    for (event, expected) in sent {
+        let of =
+            |all: &[crate::support::Request]| all.iter().filter(|one| one.header("webhook-id") == Some(&event)).count();
+        receiver.requests.wait(&event, |all| (of(all) >= expected).then_some(()));
+        assert_eq!(of(&receiver.requests.all()), expected, "{event}");
+    }
+}

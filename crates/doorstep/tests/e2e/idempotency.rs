@@ -153,7 +153,7 @@ fn each_event_of_a_batch_has_its_own_result_in_order() {
     assert_eq!(results[8], json!({"id": "e8", "deliveries": 1, "duplicate": false}));
     for (at, status, code, pointer) in [
         (1, 422, "invalid_request", json!("/events/1/type")),
-        (3, 422, "invalid_request", json!("/events/3/tenant_id")),
+        (3, 404, "not_found", json!("/events/3/tenant_id")),
         (4, 422, "invalid_request", json!("/events/4/typ")),
         (5, 422, "event_differs", Value::Null),
         (6, 422, "invalid_request", json!("/events/6")),
