@@ -1,6 +1,7 @@
 //! What the API asks of whatever runs the deliveries: the verbs of producers and operators.
 //!
-//! Everything that changes something is on disk when it is answered, and the running engine has been told by then.
+//! Everything that changes something is on disk when it is answered, and the running engine has been told by then. Whoever asks
+//! says how far they reach: what lies beyond is not there for them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,16 +11,18 @@ use thiserror::Error as ThisError;
 
 use crate::address::AddressRules;
 use crate::attempt::Attempt;
+use crate::audit::Mandate;
 use crate::delivery::Delivery;
 use crate::destination::{Destination, Tenant};
 use crate::event::Event;
 use crate::gate::{GateChange, GateState, GateStatus, Hold};
 use crate::id::{DeliveryId, DestinationId, EventId, TenantId};
 use crate::outcome::Outcome;
+use crate::reach::Reach;
 use crate::retry::Decision;
 use crate::route::EventType;
 use crate::scheduler::Hand;
-use crate::store::{Refusal, StoreError};
+use crate::store::{Refusal, StoreError, Write, Written};
 use crate::time::Timestamp;
 
 /// A future answer of the engine.
@@ -34,34 +37,44 @@ pub trait Engine: Send + Sync {
     /// What destinations may be.
     fn rules(&self) -> &AddressRules;
 
-    fn tenant(&self, id: TenantId) -> Option<Arc<Tenant>>;
+    fn tenant(&self, reach: Reach, id: TenantId) -> Option<Arc<Tenant>>;
 
     /// In the order of their IDs, behind `after`.
-    fn tenants(&self, after: Option<TenantId>, limit: usize) -> Vec<Arc<Tenant>>;
+    fn tenants(&self, reach: Reach, after: Option<TenantId>, limit: usize) -> Vec<Arc<Tenant>>;
 
-    fn destination(&self, id: DestinationId) -> Option<Arc<Destination>>;
+    fn destination(&self, reach: Reach, id: DestinationId) -> Option<Arc<Destination>>;
 
     /// All, or a tenant's, in the order of their IDs, behind `after`.
-    fn destinations(&self, of: Option<TenantId>, after: Option<DestinationId>, limit: usize) -> Vec<Arc<Destination>>;
+    fn destinations(
+        &self,
+        reach: Reach,
+        of: Option<TenantId>,
+        after: Option<DestinationId>,
+        limit: usize,
+    ) -> Vec<Arc<Destination>>;
 
     /// Takes events in. They are written together, and each has its own answer.
-    fn accept(&self, events: Vec<Event>) -> Reply<'_, Vec<Result<Accepted, Refusal>>>;
+    fn accept(&self, reach: Reach, events: Vec<Event>) -> Reply<'_, Vec<Result<Accepted, Refusal>>>;
 
-    fn put_tenant(&self, tenant: Tenant) -> Reply<'_, Result<Arc<Tenant>, Refusal>>;
+    fn put_tenant(&self, mandate: Mandate, tenant: Tenant) -> Reply<'_, Result<Arc<Tenant>, Refusal>>;
 
     /// New or changed; see [`Write::PutDestination`](crate::store::Write::PutDestination) for its version.
-    fn put_destination(&self, destination: Destination) -> Reply<'_, Result<Arc<Destination>, Refusal>>;
+    fn put_destination(
+        &self,
+        mandate: Mandate,
+        destination: Destination,
+    ) -> Reply<'_, Result<Arc<Destination>, Refusal>>;
 
-    fn remove_destination(&self, id: DestinationId) -> Reply<'_, Result<(), Refusal>>;
+    fn remove_destination(&self, mandate: Mandate, id: DestinationId) -> Reply<'_, Result<(), Refusal>>;
 
     /// Lays a person's hand on a gate (G14). `None`: there is no such destination.
-    fn handle(&self, id: DestinationId, hand: Hand) -> Reply<'_, Option<GateView>>;
+    fn handle(&self, mandate: Mandate, id: DestinationId, hand: Hand) -> Reply<'_, Option<GateView>>;
 
     /// Sends a dead letter again, with a fresh budget.
-    fn retry(&self, id: DeliveryId, give_up_at: Timestamp) -> Reply<'_, Result<(), Refusal>>;
+    fn retry(&self, mandate: Mandate, id: DeliveryId, give_up_at: Timestamp) -> Reply<'_, Result<(), Refusal>>;
 
     /// Ends a delivery by a person's decision.
-    fn abandon(&self, id: DeliveryId, note: String) -> Reply<'_, Result<(), Refusal>>;
+    fn abandon(&self, mandate: Mandate, id: DeliveryId, note: String) -> Reply<'_, Result<(), Refusal>>;
 
     /// Sends one event to one destination now, whatever its gate says, and keeps no record of it.
     fn try_out(&self, destination: Arc<Destination>, event: Event) -> Reply<'_, Trial>;
@@ -71,6 +84,9 @@ pub trait Engine: Send + Sync {
 
     /// Why each of these deliveries waits; `None` where it is on its way.
     fn holds(&self, deliveries: Vec<Delivery>) -> Reply<'_, Vec<Option<Hold>>>;
+
+    /// Writes what the deliveries under way have nothing to do with: keys, portal sessions, the audit log.
+    fn write(&self, writes: Vec<Write>) -> Reply<'_, Vec<Written>>;
 
     /// Whether it takes events and sends.
     fn health(&self) -> Reply<'_, Health>;

@@ -73,6 +73,14 @@ id!(
     /// One request of a delivery.
     AttemptId, "att_", "an attempt's ID"
 );
+id!(
+    /// An API key's public name.
+    KeyId, "key_", "a key's ID"
+);
+id!(
+    /// One stay of a tenant's person in the portal.
+    SessionId, "pss_", "a portal session's ID"
+);
 
 /// How much of a wrong ID an error repeats.
 const GIVEN_SHOWN_MAX: usize = 64;
@@ -159,6 +167,23 @@ impl fmt::Display for Letters {
     }
 }
 
+/// Bytes in the same letters, five bits each, the last one filled up with zeros.
+pub(crate) fn letters_of(bytes: &[u8]) -> String {
+    let (mut text, mut bits, mut held) = (String::new(), 0u32, 0u32);
+    for byte in bytes {
+        (bits, held) = (bits << 8 | u32::from(*byte), held + 8);
+        while held >= 5 {
+            held -= 5;
+            text.push(char::from(ALPHABET[(bits >> held & 31) as usize]));
+        }
+        bits &= (1 << held) - 1;
+    }
+    if held > 0 {
+        text.push(char::from(ALPHABET[(bits << (5 - held) & 31) as usize]));
+    }
+    text
+}
+
 fn read_letters(text: &str) -> Option<u128> {
     if text.len() != LETTERS {
         return None;
@@ -194,6 +219,17 @@ mod tests {
             assert!(matches!(EventId::new(wrong), Err(EventIdFault::Character(_))), "{wrong}");
         }
         assert!(EventId::new(EventId::generated(7).as_str()).is_ok());
+    }
+
+    #[test]
+    fn bytes_become_letters_five_bits_at_a_time() {
+        for (bytes, letters) in
+            [(&[][..], ""), (&[0xff], "zw"), (&[0, 0, 0, 0, 1], "00000001"), (&[0x08, 0x42], "1110")]
+        {
+            assert_eq!(letters_of(bytes), letters, "{bytes:?}");
+        }
+        let bits: u128 = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef & (u128::MAX >> 8);
+        assert_eq!(letters_of(&bits.to_be_bytes()[1..]), Letters(bits).to_string()[2..]);
     }
 
     proptest! {

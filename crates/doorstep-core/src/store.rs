@@ -10,6 +10,7 @@
 //!   has sent it again or abandoned it, or until it is purged.
 //! - A settlement of a delivery that has ended, or that a person has sent again since (its `give_up_at` is another then),
 //!   changes nothing.
+//! - What a person asks for is limited by their [`Reach`]: what lies beyond is as if it were not there, whatever the ID.
 
 use std::error::Error;
 use std::future::Future;
@@ -18,13 +19,17 @@ use std::sync::Arc;
 
 use thiserror::Error as ThisError;
 
+use crate::api_key::{ApiKey, KeyHash};
 use crate::attempt::Attempt;
+use crate::audit::{Action, AuditEntry, Mandate};
 use crate::delivery::{Delivery, Place, Settlement, Track};
 use crate::destination::{Destination, Tenant};
 use crate::event::{Event, NewEvent};
 use crate::gate::GateState;
-use crate::id::{DeliveryId, DestinationId, EventId, TenantId};
+use crate::id::{DeliveryId, DestinationId, EventId, KeyId, SessionId, TenantId};
 use crate::outcome::Class;
+use crate::portal::PortalSession;
+use crate::reach::Reach;
 use crate::retry::{DeadReason, Decision};
 use crate::time::{Millis, Timestamp};
 
@@ -54,23 +59,37 @@ pub trait Store: Send + Sync {
     fn destinations(&self, after: Option<DestinationId>, limit: usize) -> Reply<'_, Vec<StoredDestination>>;
 
     /// Events by their name: the tenant's, or those of the first few tenants that have one so called.
-    fn event(&self, tenant_id: Option<TenantId>, id: EventId) -> Reply<'_, Vec<(EventSummary, Arc<Event>)>>;
+    fn event(
+        &self,
+        reach: Reach,
+        tenant_id: Option<TenantId>,
+        id: EventId,
+    ) -> Reply<'_, Vec<(EventSummary, Arc<Event>)>>;
 
     /// Events that fit a filter, newest first.
-    fn event_list(&self, filter: EventFilter, page: Page) -> Reply<'_, Vec<EventSummary>>;
+    fn event_list(&self, reach: Reach, filter: EventFilter, page: Page) -> Reply<'_, Vec<EventSummary>>;
 
     /// A delivery, finished or not, with all its attempts.
-    fn delivery(&self, id: DeliveryId) -> Reply<'_, Option<DeliveryHistory>>;
+    fn delivery(&self, reach: Reach, id: DeliveryId) -> Reply<'_, Option<DeliveryHistory>>;
 
     /// Deliveries that fit a filter, newest first.
-    fn deliveries(&self, filter: DeliveryFilter, page: Page) -> Reply<'_, Vec<DeliverySummary>>;
+    fn deliveries(&self, reach: Reach, filter: DeliveryFilter, page: Page) -> Reply<'_, Vec<DeliverySummary>>;
 
     /// How much each of these destinations has queued, and since when.
-    fn backlogs(&self, ids: Vec<DestinationId>) -> Reply<'_, Vec<Backlog>>;
+    fn backlogs(&self, reach: Reach, ids: Vec<DestinationId>) -> Reply<'_, Vec<Backlog>>;
 
     /// What was sent and what came of it, minute by minute: in order of time, then of destinations. It is written along
     /// with the settlements, so that no screen has to count deliveries.
-    fn activity(&self, query: ActivityQuery) -> Reply<'_, Vec<Activity>>;
+    fn activity(&self, reach: Reach, query: ActivityQuery) -> Reply<'_, Vec<Activity>>;
+
+    /// API keys, those included that have ended, in the order of their IDs, behind `after`.
+    fn api_keys(&self, reach: Reach, after: Option<KeyId>, limit: usize) -> Reply<'_, Vec<ApiKey>>;
+
+    /// Portal sessions, in the order of their IDs, behind `after`.
+    fn portal_sessions(&self, reach: Reach, after: Option<SessionId>, limit: usize) -> Reply<'_, Vec<PortalSession>>;
+
+    /// The audit log, newest first, each line with its number.
+    fn audit(&self, reach: Reach, filter: AuditFilter, page: Page) -> Reply<'_, Vec<(u64, AuditEntry)>>;
 
     /// Forgets what is older than `ages` say, the oldest first and at most `limit` of each kind at once, so that it can be
     /// done gradually (R4). A dead delivery that is forgotten lets go of its key. Takes away as gradually what removed
@@ -111,6 +130,41 @@ pub enum Write {
     RemoveDestination {
         destination_id: DestinationId,
     },
+    /// What a person does. It takes effect within their reach alone, and is refused as not found beyond it; if it took
+    /// effect, it is noted in the audit log.
+    ByHand(Box<ByHand>),
+    /// A new key. Refused if there is one with this ID.
+    PutApiKey(Box<ApiKey>),
+    /// From now on it is good for nothing, for ever. Refused if it was revoked before.
+    RevokeApiKey {
+        key_id: KeyId,
+    },
+    /// When keys were last used. Of keys that are not there, nothing is noted.
+    UsedApiKeys(Vec<(KeyId, Timestamp)>),
+    /// A new session that waits for its code. Refused if there is one with this ID.
+    PutPortalSession(Box<PortalSession>),
+    /// Exchanges a code for a token, once and in time.
+    OpenPortalSession {
+        session_id: SessionId,
+        code: KeyHash,
+        token: KeyHash,
+    },
+    EndPortalSession {
+        session_id: SessionId,
+    },
+    /// Ends all of a tenant's.
+    EndPortalSessions {
+        tenant_id: TenantId,
+    },
+    /// A line of the audit log on its own.
+    Audit(Box<AuditEntry>),
+}
+
+/// A change, with the leave of whoever makes it.
+#[derive(Clone, Debug)]
+pub struct ByHand {
+    pub mandate: Mandate,
+    pub change: Write,
 }
 
 /// A settlement with the request that led to it, if there was one.
@@ -258,6 +312,35 @@ pub struct EventFilter {
 /// Tenants whose events of the same name are told apart.
 pub const NAMESAKES_MAX: usize = 2;
 
+impl EventFilter {
+    /// What is left of it within a reach; `None`: nothing is.
+    pub fn within(self, reach: Reach) -> Option<Self> {
+        let tenant_id = reach.narrowed_to(self.tenant_id)?.tenant_id();
+        Some(Self { tenant_id, ..self })
+    }
+}
+
+/// What is asked of the audit log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditFilter {
+    pub tenant_id: Option<TenantId>,
+    /// As [`Actor::name`](crate::audit::Actor::name) has it.
+    pub actor: Option<String>,
+    pub action: Option<Action>,
+    pub resource: Option<String>,
+    /// At this time or later.
+    pub after: Option<Timestamp>,
+    pub before: Option<Timestamp>,
+}
+
+impl AuditFilter {
+    /// What is left of it within a reach; `None`: nothing is.
+    pub fn within(self, reach: Reach) -> Option<Self> {
+        let tenant_id = reach.narrowed_to(self.tenant_id)?.tenant_id();
+        Some(Self { tenant_id, ..self })
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryHistory {
     pub summary: DeliverySummary,
@@ -287,6 +370,14 @@ pub struct DeliveryFilter {
     /// At this time or later.
     pub created_after: Option<Timestamp>,
     pub created_before: Option<Timestamp>,
+}
+
+impl DeliveryFilter {
+    /// What is left of it within a reach; `None`: nothing is.
+    pub fn within(self, reach: Reach) -> Option<Self> {
+        let tenant_id = reach.narrowed_to(self.tenant_id)?.tenant_id();
+        Some(Self { tenant_id, ..self })
+    }
 }
 
 /// A stretch of a list: those that come after the one with this number in ingest order.
@@ -391,6 +482,8 @@ pub struct Ages {
     /// Accepted before this, and none of its deliveries is left. Until then a repetition is recognised (I2).
     pub events: Timestamp,
     pub activity: Timestamp,
+    /// Lines of the audit log; API keys that ended before this, and portal sessions.
+    pub audit: Timestamp,
 }
 
 /// How many of each kind were forgotten. As many as the limit: there may be more.
@@ -401,6 +494,9 @@ pub struct Purged {
     pub attempts: usize,
     pub events: usize,
     pub activity: usize,
+    pub audit: usize,
+    /// Keys and portal sessions.
+    pub access: usize,
     /// Of removed destinations: what was queued for them, and their ordering keys.
     pub removed: usize,
     /// The deliveries that may go from now on.
@@ -410,7 +506,8 @@ pub struct Purged {
 impl Purged {
     /// Whether there may be more to forget.
     pub fn is_full(&self, limit: usize) -> bool {
-        [self.delivered, self.dead, self.attempts, self.events, self.activity, self.removed].contains(&limit)
+        let Self { delivered, dead, attempts, events, activity, audit, access, removed, .. } = *self;
+        [delivered, dead, attempts, events, activity, audit, access, removed].contains(&limit)
     }
 }
 

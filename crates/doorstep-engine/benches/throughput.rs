@@ -18,6 +18,7 @@ use doorstep_core::attempt::Answer;
 use doorstep_core::gate::Rate;
 use doorstep_core::id::{DestinationId, TenantId};
 use doorstep_core::outcome::Outcome;
+use doorstep_core::reach::Reach;
 use doorstep_core::scheduler::SchedulerLimits;
 use doorstep_core::sender::{Parcel, SendFault, Sender, Sent};
 use doorstep_core::store::{Store, Write};
@@ -102,7 +103,7 @@ async fn measure(directory: &Path, producers: usize) -> Figures {
         took.extend(call.await.unwrap());
     }
     let ids: Vec<DestinationId> = (0..DESTINATIONS).map(DestinationId).collect();
-    while store.backlogs(ids.clone()).await.unwrap().iter().any(|backlog| backlog.queued > 0) {
+    while store.backlogs(Reach::All, ids.clone()).await.unwrap().iter().any(|backlog| backlog.queued > 0) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let spent = began.elapsed();

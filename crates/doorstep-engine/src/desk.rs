@@ -5,16 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use doorstep_core::address::AddressRules;
+use doorstep_core::audit::{AuditEntry, Mandate};
 use doorstep_core::delivery::Delivery;
 use doorstep_core::destination::{Destination, Tenant};
 use doorstep_core::engine::{Accepted, Engine, EngineFault, GateView, Health, Reply, Trial};
 use doorstep_core::event::Event;
 use doorstep_core::gate::Hold;
 use doorstep_core::id::{DeliveryId, DestinationId, TenantId};
+use doorstep_core::reach::Reach;
 use doorstep_core::retry::Progress;
 use doorstep_core::scheduler::{Hand, Input};
 use doorstep_core::sender::{Parcel, Sender};
-use doorstep_core::store::{Refusal, Write, Written};
+use doorstep_core::store::{ByHand, Refusal, Write, Written};
 use doorstep_core::time::{Millis, Timestamp};
 use tokio::sync::Semaphore;
 
@@ -45,9 +47,10 @@ impl Desk {
         Self { ingest, sender, rules, trials: Semaphore::new(TRIALS_MAX) }
     }
 
-    /// What became of one write. Keep the second part until the run loop has been told what follows.
-    async fn write(&self, write: Write) -> Result<(Written, Option<Telling>), EngineFault> {
-        let Receipt { mut written, untold } = self.ingest.writer.write(vec![write]).await?;
+    /// A change by a person: within their reach, and noted. Keep the second part until the run loop has been told what follows.
+    async fn change(&self, mandate: Mandate, change: Write) -> Result<(Written, Option<Telling>), EngineFault> {
+        let by_hand = Write::ByHand(Box::new(ByHand { mandate, change }));
+        let Receipt { mut written, untold } = self.ingest.writer.write(vec![by_hand]).await?;
         Ok((written.pop().ok_or(EngineFault::Stopped)?, untold))
     }
 
@@ -57,10 +60,10 @@ impl Desk {
         }
     }
 
-    /// Waits until all that the run loop was told is on disk.
-    async fn saved(&self) -> Result<(), EngineFault> {
+    /// Waits until all that the run loop was told is on disk, and who told it.
+    async fn saved(&self, entry: AuditEntry) -> Result<(), EngineFault> {
         self.ingest.run.done().await?;
-        let line = self.ingest.writer.write_for_certain(Vec::new()).await;
+        let line = self.ingest.writer.write_for_certain(vec![Write::Audit(Box::new(entry))]).await;
         match tokio::time::timeout(SAVED_WITHIN, line.written()).await {
             Ok(written) => Ok(written.map(drop)?),
             Err(_) => Err(EngineFault::Unsaved),
@@ -69,11 +72,12 @@ impl Desk {
 
     async fn change_destination(
         &self,
+        mandate: Mandate,
         destination: Destination,
     ) -> Result<Result<Arc<Destination>, Refusal>, EngineFault> {
         let id = destination.id;
-        if let (Written::Refused(refusal), _) = self.write(Write::PutDestination(Box::new(destination.clone()))).await?
-        {
+        let put = Write::PutDestination(Box::new(destination.clone()));
+        if let (Written::Refused(refusal), _) = self.change(mandate, put).await? {
             return Ok(Err(refusal));
         }
         let destination = self.ingest.catalog.put_destination(destination);
@@ -83,8 +87,14 @@ impl Desk {
         Ok(Ok(destination))
     }
 
-    async fn take_away(&self, destination_id: DestinationId) -> Result<Result<(), Refusal>, EngineFault> {
-        if let (Written::Refused(refusal), _) = self.write(Write::RemoveDestination { destination_id }).await? {
+    async fn take_away(
+        &self,
+        mandate: Mandate,
+        destination_id: DestinationId,
+    ) -> Result<Result<(), Refusal>, EngineFault> {
+        if let (Written::Refused(refusal), _) =
+            self.change(mandate, Write::RemoveDestination { destination_id }).await?
+        {
             return Ok(Err(refusal));
         }
         self.ingest.catalog.remove_destination(destination_id);
@@ -94,10 +104,11 @@ impl Desk {
 
     async fn send_again(
         &self,
+        mandate: Mandate,
         delivery_id: DeliveryId,
         give_up_at: Timestamp,
     ) -> Result<Result<(), Refusal>, EngineFault> {
-        let (written, _untold) = self.write(Write::Revive { delivery_id, give_up_at }).await?;
+        let (written, _untold) = self.change(mandate, Write::Revive { delivery_id, give_up_at }).await?;
         match written {
             Written::Refused(refusal) => return Ok(Err(refusal)),
             Written::Revived { available } => self.available(available).await,
@@ -106,8 +117,13 @@ impl Desk {
         Ok(Ok(()))
     }
 
-    async fn end(&self, delivery_id: DeliveryId, note: String) -> Result<Result<(), Refusal>, EngineFault> {
-        let (written, _untold) = self.write(Write::Abandon { delivery_id, note }).await?;
+    async fn end(
+        &self,
+        mandate: Mandate,
+        delivery_id: DeliveryId,
+        note: String,
+    ) -> Result<Result<(), Refusal>, EngineFault> {
+        let (written, _untold) = self.change(mandate, Write::Abandon { delivery_id, note }).await?;
         match written {
             Written::Refused(refusal) => return Ok(Err(refusal)),
             Written::Abandoned { ended, available } => {
@@ -151,29 +167,51 @@ impl Engine for Desk {
         &self.rules
     }
 
-    fn tenant(&self, id: TenantId) -> Option<Arc<Tenant>> {
-        self.ingest.catalog.tenant(id)
+    fn tenant(&self, reach: Reach, id: TenantId) -> Option<Arc<Tenant>> {
+        self.ingest.catalog.tenant(id).filter(|_| reach.covers(id))
     }
 
-    fn tenants(&self, after: Option<TenantId>, limit: usize) -> Vec<Arc<Tenant>> {
-        self.ingest.catalog.tenants(after, limit)
+    fn tenants(&self, reach: Reach, after: Option<TenantId>, limit: usize) -> Vec<Arc<Tenant>> {
+        match reach {
+            Reach::All => self.ingest.catalog.tenants(after, limit),
+            Reach::Tenant(own) => {
+                self.tenant(reach, own).into_iter().filter(|_| Some(own) > after).take(limit).collect()
+            }
+        }
     }
 
-    fn destination(&self, id: DestinationId) -> Option<Arc<Destination>> {
-        self.ingest.catalog.destination(id)
+    fn destination(&self, reach: Reach, id: DestinationId) -> Option<Arc<Destination>> {
+        self.ingest.catalog.destination(id).filter(|destination| reach.covers(destination.tenant_id))
     }
 
-    fn destinations(&self, of: Option<TenantId>, after: Option<DestinationId>, limit: usize) -> Vec<Arc<Destination>> {
-        self.ingest.catalog.destinations(of, after, limit)
+    fn destinations(
+        &self,
+        reach: Reach,
+        of: Option<TenantId>,
+        after: Option<DestinationId>,
+        limit: usize,
+    ) -> Vec<Arc<Destination>> {
+        let Some(within) = reach.narrowed_to(of) else { return Vec::new() };
+        self.ingest.catalog.destinations(within.tenant_id(), after, limit)
     }
 
-    fn accept(&self, events: Vec<Event>) -> Reply<'_, Vec<Result<Accepted, Refusal>>> {
-        Box::pin(async move { Ok(self.ingest.accept(events).await?) })
-    }
-
-    fn put_tenant(&self, tenant: Tenant) -> Reply<'_, Result<Arc<Tenant>, Refusal>> {
+    fn accept(&self, reach: Reach, events: Vec<Event>) -> Reply<'_, Vec<Result<Accepted, Refusal>>> {
         Box::pin(async move {
-            if let (Written::Refused(refusal), _) = self.write(Write::PutTenant(Box::new(tenant.clone()))).await? {
+            if events.iter().all(|event| reach.covers(event.tenant_id)) {
+                return Ok(self.ingest.accept(events).await?);
+            }
+            let may: Vec<bool> = events.iter().map(|event| reach.covers(event.tenant_id)).collect();
+            let within = events.into_iter().filter(|event| reach.covers(event.tenant_id)).collect();
+            let mut answers = self.ingest.accept(within).await?.into_iter();
+            let answer = |may: bool| answers.by_ref().take(usize::from(may)).next().unwrap_or(Err(Refusal::NotFound));
+            Ok(may.into_iter().map(answer).collect())
+        })
+    }
+
+    fn put_tenant(&self, mandate: Mandate, tenant: Tenant) -> Reply<'_, Result<Arc<Tenant>, Refusal>> {
+        Box::pin(async move {
+            let put = Write::PutTenant(Box::new(tenant.clone()));
+            if let (Written::Refused(refusal), _) = self.change(mandate, put).await? {
                 return Ok(Err(refusal));
             }
             let tenant = self.ingest.catalog.put_tenant(tenant);
@@ -182,28 +220,35 @@ impl Engine for Desk {
         })
     }
 
-    fn put_destination(&self, destination: Destination) -> Reply<'_, Result<Arc<Destination>, Refusal>> {
-        Box::pin(self.change_destination(destination))
+    fn put_destination(
+        &self,
+        mandate: Mandate,
+        destination: Destination,
+    ) -> Reply<'_, Result<Arc<Destination>, Refusal>> {
+        Box::pin(self.change_destination(mandate, destination))
     }
 
-    fn remove_destination(&self, id: DestinationId) -> Reply<'_, Result<(), Refusal>> {
-        Box::pin(self.take_away(id))
+    fn remove_destination(&self, mandate: Mandate, id: DestinationId) -> Reply<'_, Result<(), Refusal>> {
+        Box::pin(self.take_away(mandate, id))
     }
 
-    fn handle(&self, id: DestinationId, hand: Hand) -> Reply<'_, Option<GateView>> {
+    fn handle(&self, mandate: Mandate, id: DestinationId, hand: Hand) -> Reply<'_, Option<GateView>> {
         Box::pin(async move {
+            if self.destination(mandate.reach, id).is_none() {
+                return Ok(None);
+            }
             self.ingest.run.tell(Input::Handled { destination_id: id, hand }).await;
-            self.saved().await?;
+            self.saved(mandate.entry).await?;
             Ok(self.ingest.run.gates(vec![id]).await?.pop().flatten())
         })
     }
 
-    fn retry(&self, id: DeliveryId, give_up_at: Timestamp) -> Reply<'_, Result<(), Refusal>> {
-        Box::pin(self.send_again(id, give_up_at))
+    fn retry(&self, mandate: Mandate, id: DeliveryId, give_up_at: Timestamp) -> Reply<'_, Result<(), Refusal>> {
+        Box::pin(self.send_again(mandate, id, give_up_at))
     }
 
-    fn abandon(&self, id: DeliveryId, note: String) -> Reply<'_, Result<(), Refusal>> {
-        Box::pin(self.end(id, note))
+    fn abandon(&self, mandate: Mandate, id: DeliveryId, note: String) -> Reply<'_, Result<(), Refusal>> {
+        Box::pin(self.end(mandate, id, note))
     }
 
     fn try_out(&self, destination: Arc<Destination>, event: Event) -> Reply<'_, Trial> {
@@ -216,6 +261,10 @@ impl Engine for Desk {
 
     fn holds(&self, deliveries: Vec<Delivery>) -> Reply<'_, Vec<Option<Hold>>> {
         Box::pin(async move { Ok(self.ingest.run.holds(deliveries).await?) })
+    }
+
+    fn write(&self, writes: Vec<Write>) -> Reply<'_, Vec<Written>> {
+        Box::pin(async move { Ok(self.ingest.writer.write(writes).await?.written) })
     }
 
     fn health(&self) -> Reply<'_, Health> {

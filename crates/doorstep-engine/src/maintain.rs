@@ -33,12 +33,21 @@ pub struct Retention {
     /// At least; an event is kept for as long as any of its deliveries.
     pub events: Millis,
     pub activity: Millis,
+    /// Also of keys that have ended, and of portal sessions.
+    pub audit: Millis,
 }
 
 impl Default for Retention {
     fn default() -> Self {
         let days = |n: u64| Millis::from_hours(24 * n);
-        Self { delivered: days(30), dead: days(90), attempts: days(30), events: days(30), activity: days(90) }
+        Self {
+            delivered: days(30),
+            dead: days(90),
+            attempts: days(30),
+            events: days(30),
+            activity: days(90),
+            audit: days(365),
+        }
     }
 }
 
@@ -51,6 +60,7 @@ impl Retention {
             attempts: now - self.attempts,
             events: now - self.events,
             activity: now - self.activity,
+            audit: now - self.audit,
         }
     }
 }
@@ -101,6 +111,7 @@ mod tests {
     use std::cell::{Cell, RefCell};
 
     use doorstep_core::delivery::BehindDead;
+    use doorstep_core::reach::Reach;
     use doorstep_core::retry::Decision;
     use doorstep_core::store::{DeliveryFilter, Page, Write, Written};
     use doorstep_store::conformance::samples::{DEAD, DST, NOW, accept, put, settle};
@@ -124,7 +135,7 @@ mod tests {
 
     async fn left(store: &SqliteStore) -> Vec<u128> {
         let page = Page { before_seq: None, limit: 10_000 };
-        let found = store.deliveries(DeliveryFilter::default(), page).await.unwrap();
+        let found = store.deliveries(Reach::All, DeliveryFilter::default(), page).await.unwrap();
         found.iter().map(|line| line.delivery.id.0).collect()
     }
 

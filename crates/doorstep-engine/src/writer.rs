@@ -136,7 +136,16 @@ fn bytes(write: &Write) -> usize {
         | Write::Abandon { .. }
         | Write::PutTenant(_)
         | Write::PutDestination(_)
-        | Write::RemoveDestination { .. } => 0,
+        | Write::RemoveDestination { .. }
+        | Write::ByHand(_)
+        | Write::PutApiKey(_)
+        | Write::RevokeApiKey { .. }
+        | Write::UsedApiKeys(_)
+        | Write::PutPortalSession(_)
+        | Write::OpenPortalSession { .. }
+        | Write::EndPortalSession { .. }
+        | Write::EndPortalSessions { .. }
+        | Write::Audit(_) => 0,
     };
     WRITE_BYTES + payload
 }

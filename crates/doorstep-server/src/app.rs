@@ -6,10 +6,13 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use doorstep_core::engine::{Engine, News};
-use doorstep_core::store::Store;
+use doorstep_core::reach::Reach;
+use doorstep_core::store::{Store, StoreError};
 use tokio::sync::{Semaphore, broadcast, watch};
 
 use crate::auth::KeyHash;
+use crate::auth::notes::Notes;
+use crate::auth::ring::{KeyRing, Sessions};
 
 /// What the API keeps to. Every input has a bound (S8).
 #[derive(Clone, Copy, Debug)]
@@ -35,12 +38,18 @@ impl Default for Limits {
     }
 }
 
+/// Keys and sessions are read so many at a time.
+const RECALLED_AT_ONCE: usize = 1_000;
+
 /// The API's state.
 pub struct App {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) news: broadcast::Sender<News>,
     pub(crate) admin_key: KeyHash,
+    pub(crate) keys: KeyRing,
+    pub(crate) sessions: Sessions,
+    pub(crate) notes: Notes,
     pub(crate) limits: Limits,
     pub(crate) counts: Counts,
     pub(crate) watchers: Arc<Semaphore>,
@@ -66,7 +75,27 @@ impl App {
     ) -> Self {
         let watchers = Arc::new(Semaphore::new(limits.watchers_max));
         let (counts, ending) = (Counts::default(), watch::Sender::new(false));
-        Self { engine, store, news, admin_key, limits, counts, watchers, ending }
+        let (keys, sessions, notes) = (KeyRing::default(), Sessions::default(), Notes::default());
+        Self { engine, store, news, admin_key, keys, sessions, notes, limits, counts, watchers, ending }
+    }
+
+    /// Brings to mind who may come in. Until then, only the first administrator's key is known.
+    pub async fn recall(&self) -> Result<(), StoreError> {
+        let mut after = None;
+        loop {
+            let found = self.store.api_keys(Reach::All, after, RECALLED_AT_ONCE).await?;
+            let Some(last) = found.last() else { break };
+            after = Some(last.id);
+            found.into_iter().for_each(|key| self.keys.put(key));
+        }
+        let mut after = None;
+        loop {
+            let found = self.store.portal_sessions(Reach::All, after, RECALLED_AT_ONCE).await?;
+            let Some(last) = found.last() else { break };
+            after = Some(last.id);
+            found.into_iter().for_each(|session| self.sessions.put(session));
+        }
+        Ok(())
     }
 
     /// Hears what happens from now on.

@@ -1,86 +1,132 @@
-//! Who may ask: whoever has the key.
+//! Who may ask: whoever has a key or a portal session, for what it is good for, as far as it reaches.
+//!
+//! A request is judged before any handler sees it: its credential here, what it asks for by the table in [`rules`]. How far
+//! the credential [reaches](doorstep_core::reach::Reach) goes along to the store's own verbs.
 
+pub(crate) mod caller;
+pub(crate) mod ring;
+pub(crate) mod rules;
+pub(crate) mod cookie;
+pub(crate) mod notes;
+#[cfg(test)]
+mod world;
+#[cfg(test)]
+mod matrix;
+#[cfg(test)]
+mod stories;
+
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use aws_lc_rs::constant_time::verify_slices_are_equal;
-use aws_lc_rs::digest::{SHA256, digest};
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
+use doorstep_core::api_key::{KeyText, Scope};
+use doorstep_core::audit::Actor;
+use doorstep_core::portal::session_of;
+use doorstep_core::reach::Reach;
 use http::header::AUTHORIZATION;
+use http::request::Parts;
+
+pub use doorstep_core::api_key::{KEY_BYTES_MAX, KeyHash, NotAHash};
 
 use crate::app::App;
 use crate::problem::Problem;
+use caller::Caller;
+use rules::Need;
 
-/// A key that is given to us is at most this long.
-pub const KEY_BYTES_MAX: usize = 256;
+/// The address at the other end of the connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub IpAddr);
 
-/// What is kept of a key: enough to recognise it.
-#[derive(Clone)]
-pub struct KeyHash([u8; 32]);
-
-impl KeyHash {
-    pub fn of(key: &str) -> Self {
-        let mut hash = [0; 32];
-        hash.copy_from_slice(digest(&SHA256, key.as_bytes()).as_ref());
-        Self(hash)
-    }
-
-    fn is_of(&self, key: &str) -> bool {
-        key.len() <= KEY_BYTES_MAX && verify_slices_are_equal(&self.0, &Self::of(key).0).is_ok()
-    }
-}
-
-/// In hexadecimal, as it is kept.
-impl std::fmt::Display for KeyHash {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is not the hash of a key: 64 hexadecimal digits")]
-pub struct NotAHash;
-
-impl std::str::FromStr for KeyHash {
-    type Err = NotAHash;
-
-    fn from_str(text: &str) -> Result<Self, NotAHash> {
-        let mut hash = [0; 32];
-        if text.len() != 2 * hash.len() || !text.is_ascii() {
-            return Err(NotAHash);
-        }
-        for (at, byte) in hash.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| NotAHash)?;
-        }
-        Ok(Self(hash))
-    }
-}
-
-impl std::fmt::Debug for KeyHash {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("KeyHash")
-    }
-}
-
-/// Lets a request pass that carries the key.
-pub(crate) async fn require_key(
+/// Lets a request pass that carries a credential which is good for it.
+pub(crate) async fn require_leave(
     State(app): State<Arc<App>>,
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    let given = request
-        .headers()
-        .get(AUTHORIZATION)
-        .ok_or_else(|| Problem::unauthorized("there is no key: send the header `Authorization: Bearer KEY`"))?;
-    let key = given.to_str().ok().and_then(bearer);
-    let key = key.ok_or_else(|| Problem::unauthorized("the Authorization header is not of the form `Bearer KEY`"))?;
-    if !app.admin_key.is_of(key) {
-        return Err(Problem::unauthorized(
-            "this key is not known: check DOORSTEP_ADMIN_KEY, or the key printed at the first start",
-        ));
+    let (mut head, body) = request.into_parts();
+    let caller = recognise(&app, &head)?;
+    let path = head.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    if let Err(problem) = judge(rules::need(&head.method, path), &caller) {
+        app.notes.denied(&caller, app.engine.now(), format!("{} {path}", head.method));
+        return Err(problem);
     }
-    Ok(next.run(request).await)
+    head.extensions.insert(caller);
+    Ok(next.run(Request::from_parts(head, body)).await)
+}
+
+/// Who it is.
+fn recognise(app: &App, head: &Parts) -> Result<Caller, Problem> {
+    let from = head.extensions.get::<Peer>().map(|peer| peer.0.to_canonical());
+    match head.headers.get(AUTHORIZATION) {
+        Some(given) => {
+            let key = given.to_str().ok().and_then(bearer);
+            let key =
+                key.ok_or_else(|| Problem::unauthorized("the Authorization header is not of the form `Bearer KEY`"))?;
+            by_key(app, key, from)
+        }
+        None => match cookie::read(&head.headers) {
+            Some(token) => by_token(app, head, token, from),
+            None => Err(Problem::unauthorized("there is no key: send the header `Authorization: Bearer KEY`")),
+        },
+    }
+}
+
+fn by_key(app: &App, text: &str, from: Option<IpAddr>) -> Result<Caller, Problem> {
+    if app.admin_key.is_of(text) {
+        return Ok(Caller { actor: Actor::Bootstrap, scopes: [Scope::Admin].into(), reach: Reach::All, from });
+    }
+    let unknown = || {
+        Problem::unauthorized("this key is not known (any more): check that it is the right one, or ask for a new one")
+    };
+    let given = KeyText::parse(text).map_err(|fault| Problem::unauthorized(&fault.to_string()))?;
+    let held = app.keys.get(given.id).ok_or_else(unknown)?;
+    if !held.key.hash.is_of(text) {
+        return Err(unknown());
+    }
+    let now = app.engine.now();
+    let key = &held.key;
+    let actor = Actor::Key { id: key.id, name: key.name.clone() };
+    let caller = Caller { actor, scopes: key.scopes.clone(), reach: key.reach(), from };
+    if key.is_over(now) {
+        return Err(Problem::unauthorized("this key has expired: ask for a new one"));
+    }
+    if !key.may_come_from(from) {
+        app.notes.denied(&caller, now, "source address".to_owned());
+        return Err(Problem::forbidden("wrong_source", "this key may not be used from this address"));
+    }
+    held.used(now);
+    Ok(caller)
+}
+
+fn by_token(app: &App, head: &Parts, token: &str, from: Option<IpAddr>) -> Result<Caller, Problem> {
+    let over = || Problem::unauthorized("this portal session is over: open the portal again from where you came");
+    let id = session_of(token).ok_or_else(over)?;
+    let session = app.sessions.opened(id, token, app.engine.now()).ok_or_else(over)?;
+    if !head.method.is_safe() && !cookie::is_from_our_pages(&head.headers) {
+        return Err(Problem::forbidden("cross_site", "a portal session changes things from its own pages alone"));
+    }
+    let (actor, scopes) = (Actor::Portal { id }, [Scope::Read, Scope::Operate].into());
+    Ok(Caller { actor, scopes, reach: Reach::Tenant(session.tenant_id), from })
+}
+
+fn judge(need: Need, caller: &Caller) -> Result<(), Problem> {
+    let (Need::Has(scope) | Need::Everywhere(scope)) = need else {
+        let is_portal = matches!(caller.actor, Actor::Portal { .. });
+        let detail = "this is for portal sessions: keys do not need it";
+        return if is_portal { Ok(()) } else { Err(Problem::forbidden("not_a_portal_session", detail)) };
+    };
+    if !scope.is_in(&caller.scopes) {
+        let held: Vec<&str> = caller.scopes.iter().map(|scope| scope.name()).collect();
+        let detail = format!("this needs the scope `{}`; this credential has {}", scope.name(), held.join(", "));
+        return Err(Problem::forbidden("missing_scope", detail));
+    }
+    if matches!(need, Need::Everywhere(_)) && caller.reach != Reach::All {
+        let detail = "this is the operator's to do: this credential is limited to one tenant";
+        return Err(Problem::forbidden("limited_to_a_tenant", detail));
+    }
+    Ok(())
 }
 
 fn bearer(value: &str) -> Option<&str> {
@@ -92,16 +138,6 @@ fn bearer(value: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_the_same_key_is_recognised() {
-        let hash = KeyHash::of("dsk_secret");
-        assert!(hash.is_of("dsk_secret"));
-        for wrong in ["", "dsk_secre", "dsk_secret ", "DSK_SECRET"] {
-            assert!(!hash.is_of(wrong), "{wrong:?}");
-        }
-        assert!(!hash.is_of(&"x".repeat(KEY_BYTES_MAX + 1)));
-    }
 
     #[test]
     fn the_scheme_is_read_in_any_case_and_nothing_else_is() {

@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use axum::Router;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
+
+use crate::auth::Peer;
 
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLimits {
@@ -51,9 +54,9 @@ pub async fn serve(
             place = Arc::clone(&places).acquire_owned() => place,
             () = &mut stop => break,
         };
-        let stream = tokio::select! {
+        let (stream, peer) = tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
+                Ok(accepted) => accepted,
                 Err(fault) => {
                     tracing::warn!(error = %fault, "a connection could not be accepted");
                     tokio::time::sleep(ACCEPT_AGAIN_AFTER).await;
@@ -65,7 +68,7 @@ pub async fn serve(
         let (router, stopped) = (router.clone(), stopped.clone());
         clients.spawn(async move {
             let _place = place;
-            serve_one(stream, router, limits, stopped).await;
+            serve_one(stream, Peer(peer.ip()), router, limits, stopped).await;
         });
     }
     drop(listener);
@@ -76,10 +79,20 @@ pub async fn serve(
     }
 }
 
-async fn serve_one(stream: TcpStream, router: Router, limits: ConnectionLimits, mut stopped: watch::Receiver<bool>) {
+async fn serve_one(
+    stream: TcpStream,
+    peer: Peer,
+    router: Router,
+    limits: ConnectionLimits,
+    mut stopped: watch::Receiver<bool>,
+) {
     // Answers are small, and somebody waits for each.
     let _ = stream.set_nodelay(true);
-    let service = TowerToHyperService::new(router);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
+        request.extensions_mut().insert(peer);
+        router.call(request)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_within)

@@ -90,6 +90,10 @@ impl Problem {
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", "A key is needed", detail)
     }
 
+    pub(crate) fn forbidden(code: &'static str, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, code, "This is not allowed", detail)
+    }
+
     pub(crate) fn not_found(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", "There is no such thing", detail)
     }

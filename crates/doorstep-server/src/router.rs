@@ -7,32 +7,40 @@ use axum::extract::Request;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
+use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::api;
 use crate::app::App;
-use crate::auth::require_key;
+use crate::auth::require_leave;
 use crate::openapi;
 use crate::problem::Problem;
 
 pub fn router(app: Arc<App>) -> Router {
+    parts(app).0
+}
+
+/// The routes, and the document that describes them.
+pub(crate) fn parts(app: Arc<App>) -> (Router, OpenApi) {
     let guarded =
-        guarded().route_layer(from_fn(to_its_end)).route_layer(from_fn_with_state(Arc::clone(&app), require_key));
+        guarded().route_layer(from_fn(to_its_end)).route_layer(from_fn_with_state(Arc::clone(&app), require_leave));
     let (router, mut document) = described(guarded).split_for_parts();
     openapi::polish(&mut document);
     let router = router.merge(openapi::routes(&document));
-    router.fallback(no_route).method_not_allowed_fallback(no_method).with_state(app)
+    let router = router.fallback(no_route).method_not_allowed_fallback(no_method).with_state(app);
+    (router, document)
 }
 
 /// What the API says of itself.
-pub fn document() -> utoipa::openapi::OpenApi {
+pub fn document() -> OpenApi {
     let mut document = described(guarded()).into_openapi();
     openapi::polish(&mut document);
     document
 }
 
 fn described(guarded: OpenApiRouter<Arc<App>>) -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::with_openapi(openapi::description()).merge(guarded).merge(api::health::routes())
+    let open = OpenApiRouter::new().merge(api::health::routes()).merge(api::portal_sessions::open_routes());
+    OpenApiRouter::with_openapi(openapi::description()).merge(guarded).merge(open)
 }
 
 /// Routes that need a key.
@@ -43,6 +51,9 @@ fn guarded() -> OpenApiRouter<Arc<App>> {
         .merge(api::events::routes())
         .merge(api::deliveries::routes())
         .merge(api::stream::routes())
+        .merge(api::keys::routes())
+        .merge(api::audit::routes())
+        .merge(api::portal_sessions::routes())
 }
 
 /// A client that hangs up must not leave its request half done: on disk, with nobody told of it. The same event again

@@ -93,6 +93,12 @@ macro_rules! store_conforms {
             an_event_stays_as_long_as_a_delivery_of_it,
             numbers_are_not_given_out_twice,
             all_is_there_after_a_restart,
+            what_is_out_of_reach_is_not_there,
+            nobody_changes_what_is_out_of_their_reach,
+            a_change_by_hand_is_noted_if_it_took_effect,
+            the_audit_log_is_searched_newest_first_and_forgotten_from_its_front,
+            a_key_is_revoked_for_ever,
+            a_portal_session_is_opened_once_and_ends,
         );
 
         #[test]

@@ -2,6 +2,7 @@
 
 mod read;
 mod purge;
+mod access;
 mod shared;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,6 +21,7 @@ use doorstep_core::time::{Millis, Timestamp};
 pub use shared::MemoryStore;
 
 use crate::minute::minute_of;
+use access::Access;
 
 /// The plain structure, for whoever is alone with it: the simulator. [`MemoryStore`] shares it.
 #[derive(Debug, Default)]
@@ -42,6 +44,7 @@ pub struct Memory {
     minutes: BTreeMap<(Timestamp, DestinationId), Tally>,
     last_event_seq: u64,
     last_seq: u64,
+    access: Access,
 }
 
 #[derive(Debug)]
@@ -107,6 +110,17 @@ impl Memory {
             }
             Write::PutDestination(destination) => self.put_destination(*destination),
             Write::RemoveDestination { destination_id } => self.remove_destination(destination_id),
+            Write::ByHand(by_hand) => self.by_hand(*by_hand, now),
+            Write::PutApiKey(key) => self.access.put_key(*key),
+            Write::RevokeApiKey { key_id } => self.access.revoke_key(key_id, now),
+            Write::UsedApiKeys(used) => self.access.used_keys(used),
+            Write::PutPortalSession(session) => self.access.put_session(*session),
+            Write::OpenPortalSession { session_id, code, token } => {
+                self.access.open_session(session_id, &code, token, now)
+            }
+            Write::EndPortalSession { session_id } => self.access.end_session(session_id),
+            Write::EndPortalSessions { tenant_id } => self.access.end_sessions(tenant_id),
+            Write::Audit(entry) => self.access.note(*entry),
         }
     }
 

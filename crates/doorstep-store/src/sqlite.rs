@@ -13,6 +13,9 @@ mod accept;
 mod settle;
 mod key;
 mod by_hand;
+mod mandate;
+mod access;
+mod audit;
 mod catalog;
 mod due;
 mod list;
@@ -33,13 +36,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use doorstep_core::api_key::ApiKey;
+use doorstep_core::audit::AuditEntry;
 use doorstep_core::delivery::Delivery;
 use doorstep_core::destination::Tenant;
 use doorstep_core::event::Event;
-use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
+use doorstep_core::id::{DeliveryId, DestinationId, EventId, KeyId, SessionId, TenantId};
+use doorstep_core::portal::PortalSession;
+use doorstep_core::reach::Reach;
 use doorstep_core::store::{
-    Activity, ActivityQuery, Ages, Backlog, DeliveryFilter, DeliveryHistory, DeliverySummary, DuePage, DueQuery,
-    EventFilter, EventSummary, Page, Purged, Reply, Store, StoredDestination, Write, Written,
+    Activity, ActivityQuery, Ages, AuditFilter, Backlog, DeliveryFilter, DeliveryHistory, DeliverySummary, DuePage,
+    DueQuery, EventFilter, EventSummary, Page, Purged, Reply, Store, StoredDestination, Write, Written,
 };
 use doorstep_core::time::Timestamp;
 
@@ -95,28 +102,56 @@ impl Store for SqliteStore {
         self.for_people.search(self.search_max, move |snapshot| catalog::destinations(snapshot, after, limit))
     }
 
-    fn event(&self, tenant_id: Option<TenantId>, id: EventId) -> Reply<'_, Vec<(EventSummary, Arc<Event>)>> {
-        self.for_people.search(self.search_max, move |snapshot| accept::event(snapshot, tenant_id, &id))
+    fn event(
+        &self,
+        reach: Reach,
+        tenant_id: Option<TenantId>,
+        id: EventId,
+    ) -> Reply<'_, Vec<(EventSummary, Arc<Event>)>> {
+        self.for_people.search(self.search_max, move |snapshot| {
+            let Some(within) = reach.narrowed_to(tenant_id) else { return Ok(Vec::new()) };
+            accept::event(snapshot, within.tenant_id(), &id)
+        })
     }
 
-    fn event_list(&self, filter: EventFilter, page: Page) -> Reply<'_, Vec<EventSummary>> {
-        self.for_people.search(self.search_max, move |snapshot| event_list::event_list(snapshot, &filter, page))
+    fn event_list(&self, reach: Reach, filter: EventFilter, page: Page) -> Reply<'_, Vec<EventSummary>> {
+        self.for_people.search(self.search_max, move |snapshot| {
+            let Some(filter) = filter.within(reach) else { return Ok(Vec::new()) };
+            event_list::event_list(snapshot, &filter, page)
+        })
     }
 
-    fn delivery(&self, id: DeliveryId) -> Reply<'_, Option<DeliveryHistory>> {
-        self.for_people.search(self.search_max, move |snapshot| list::delivery(snapshot, id))
+    fn delivery(&self, reach: Reach, id: DeliveryId) -> Reply<'_, Option<DeliveryHistory>> {
+        self.for_people.search(self.search_max, move |snapshot| {
+            Ok(list::delivery(snapshot, id)?.filter(|history| reach.covers(history.summary.tenant_id)))
+        })
     }
 
-    fn deliveries(&self, filter: DeliveryFilter, page: Page) -> Reply<'_, Vec<DeliverySummary>> {
-        self.for_people.search(self.search_max, move |snapshot| list::deliveries(snapshot, &filter, page))
+    fn deliveries(&self, reach: Reach, filter: DeliveryFilter, page: Page) -> Reply<'_, Vec<DeliverySummary>> {
+        self.for_people.search(self.search_max, move |snapshot| {
+            let Some(filter) = filter.within(reach) else { return Ok(Vec::new()) };
+            list::deliveries(snapshot, &filter, page)
+        })
     }
 
-    fn backlogs(&self, ids: Vec<DestinationId>) -> Reply<'_, Vec<Backlog>> {
-        self.for_people.search(self.search_max, move |snapshot| catalog::backlogs(snapshot, &ids))
+    fn backlogs(&self, reach: Reach, ids: Vec<DestinationId>) -> Reply<'_, Vec<Backlog>> {
+        self.for_people.search(self.search_max, move |snapshot| catalog::backlogs(snapshot, reach, &ids))
     }
 
-    fn activity(&self, query: ActivityQuery) -> Reply<'_, Vec<Activity>> {
-        self.for_people.search(self.search_max, move |snapshot| activity::activity(snapshot, &query))
+    fn activity(&self, reach: Reach, query: ActivityQuery) -> Reply<'_, Vec<Activity>> {
+        self.for_people.search(self.search_max, move |snapshot| activity::activity(snapshot, reach, &query))
+    }
+
+    fn api_keys(&self, reach: Reach, after: Option<KeyId>, limit: usize) -> Reply<'_, Vec<ApiKey>> {
+        self.for_people.search(self.search_max, move |snapshot| access::api_keys(snapshot, reach, after, limit))
+    }
+
+    fn portal_sessions(&self, reach: Reach, after: Option<SessionId>, limit: usize) -> Reply<'_, Vec<PortalSession>> {
+        self.for_people.search(self.search_max, move |snapshot| access::portal_sessions(snapshot, reach, after, limit))
+    }
+
+    fn audit(&self, reach: Reach, filter: AuditFilter, page: Page) -> Reply<'_, Vec<(u64, AuditEntry)>> {
+        self.for_people.search(self.search_max, move |snapshot| audit::audit(snapshot, reach, filter, page))
     }
 
     fn purge(&self, ages: Ages, limit: usize) -> Reply<'_, Purged> {

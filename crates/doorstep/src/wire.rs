@@ -40,6 +40,7 @@ pub(crate) struct Running {
     run_task: JoinHandle<()>,
     writer_task: JoinHandle<()>,
     house_task: JoinHandle<()>,
+    notes_task: JoinHandle<()>,
 }
 
 /// Opens the store, and has everything run that was running before.
@@ -78,13 +79,19 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash) -> anyhow::Result
     let desk = Arc::new(Desk::new(ingest, sender, rules));
     let limits = Limits { payload_max: config.payload_max_bytes, ..Limits::default() };
     let app = Arc::new(App::new(desk, store, news, admin_key, limits));
-    Ok(Running { app, n_destinations, run, run_task, writer_task, house_task })
+    app.recall().await?;
+    let noting = Arc::clone(&app);
+    let notes_task = tokio::spawn(async move { noting.keep_notes().await });
+    Ok(Running { app, n_destinations, run, run_task, writer_task, house_task, notes_task })
 }
 
 impl Running {
     /// Lets what is in flight come to its end, for at most `within`, and lets go of the store.
     pub(crate) async fn stop(self, within: Duration) {
-        let Self { app, run, run_task, writer_task, house_task, .. } = self;
+        let Self { app, run, run_task, writer_task, house_task, notes_task, .. } = self;
+        notes_task.abort();
+        let _ = notes_task.await;
+        app.write_notes().await;
         if tokio::time::timeout(within, run.drain()).await.is_err() {
             tracing::warn!("some requests did not come to their end in time; they are sent again after the next start");
             run_task.abort();
@@ -106,5 +113,6 @@ fn retention(config: &Config) -> Retention {
         attempts: days(config.retain_attempts_days),
         events: days(config.retain_events_days),
         activity: days(config.retain_activity_days),
+        audit: days(config.retain_audit_days),
     }
 }

@@ -4,14 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use doorstep_core::api_key::ApiKey;
+use doorstep_core::audit::AuditEntry;
 use doorstep_core::delivery::Delivery;
 use doorstep_core::destination::Tenant;
 use doorstep_core::engine::EngineFault;
 use doorstep_core::event::{Event, NewEvent};
-use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
+use doorstep_core::id::{DeliveryId, DestinationId, EventId, KeyId, SessionId, TenantId};
+use doorstep_core::portal::PortalSession;
+use doorstep_core::reach::Reach;
 use doorstep_core::store::{
-    Activity, ActivityQuery, Ages, Backlog, DeliveryFilter, DeliveryHistory, DeliveryStatus, DeliverySummary, DuePage,
-    DueQuery, EventFilter, EventSummary, Page, Purged, Reply, Store, StoreError, StoredDestination, Write, Written,
+    Activity, ActivityQuery, Ages, AuditFilter, Backlog, DeliveryFilter, DeliveryHistory, DeliveryStatus,
+    DeliverySummary, DuePage, DueQuery, EventFilter, EventSummary, Page, Purged, Reply, Store, StoreError,
+    StoredDestination, Write, Written,
 };
 use doorstep_core::time::Timestamp;
 use doorstep_engine::clock::Clock;
@@ -106,28 +111,45 @@ impl Store for Troubled {
         self.store.destinations(after, limit)
     }
 
-    fn event(&self, tenant_id: Option<TenantId>, id: EventId) -> Reply<'_, Vec<(EventSummary, Arc<Event>)>> {
-        self.store.event(tenant_id, id)
+    fn event(
+        &self,
+        reach: Reach,
+        tenant_id: Option<TenantId>,
+        id: EventId,
+    ) -> Reply<'_, Vec<(EventSummary, Arc<Event>)>> {
+        self.store.event(reach, tenant_id, id)
     }
 
-    fn event_list(&self, filter: EventFilter, page: Page) -> Reply<'_, Vec<EventSummary>> {
-        self.store.event_list(filter, page)
+    fn event_list(&self, reach: Reach, filter: EventFilter, page: Page) -> Reply<'_, Vec<EventSummary>> {
+        self.store.event_list(reach, filter, page)
     }
 
-    fn delivery(&self, id: DeliveryId) -> Reply<'_, Option<DeliveryHistory>> {
-        self.store.delivery(id)
+    fn delivery(&self, reach: Reach, id: DeliveryId) -> Reply<'_, Option<DeliveryHistory>> {
+        self.store.delivery(reach, id)
     }
 
-    fn deliveries(&self, filter: DeliveryFilter, page: Page) -> Reply<'_, Vec<DeliverySummary>> {
-        self.store.deliveries(filter, page)
+    fn deliveries(&self, reach: Reach, filter: DeliveryFilter, page: Page) -> Reply<'_, Vec<DeliverySummary>> {
+        self.store.deliveries(reach, filter, page)
     }
 
-    fn backlogs(&self, ids: Vec<DestinationId>) -> Reply<'_, Vec<Backlog>> {
-        self.store.backlogs(ids)
+    fn backlogs(&self, reach: Reach, ids: Vec<DestinationId>) -> Reply<'_, Vec<Backlog>> {
+        self.store.backlogs(reach, ids)
     }
 
-    fn activity(&self, query: ActivityQuery) -> Reply<'_, Vec<Activity>> {
-        self.store.activity(query)
+    fn activity(&self, reach: Reach, query: ActivityQuery) -> Reply<'_, Vec<Activity>> {
+        self.store.activity(reach, query)
+    }
+
+    fn api_keys(&self, reach: Reach, after: Option<KeyId>, limit: usize) -> Reply<'_, Vec<ApiKey>> {
+        self.store.api_keys(reach, after, limit)
+    }
+
+    fn portal_sessions(&self, reach: Reach, after: Option<SessionId>, limit: usize) -> Reply<'_, Vec<PortalSession>> {
+        self.store.portal_sessions(reach, after, limit)
+    }
+
+    fn audit(&self, reach: Reach, filter: AuditFilter, page: Page) -> Reply<'_, Vec<(u64, AuditEntry)>> {
+        self.store.audit(reach, filter, page)
     }
 
     fn purge(&self, ages: Ages, limit: usize) -> Reply<'_, Purged> {
@@ -170,8 +192,11 @@ async fn what_has_happened_is_kept_until_it_is_written() {
     store.refused(2).await;
     store.trouble(false);
     engine.run.drain().await;
-    let listed =
-        engine.store.deliveries(DeliveryFilter::default(), Page { before_seq: None, limit: 10 }).await.unwrap();
+    let listed = engine
+        .store
+        .deliveries(Reach::All, DeliveryFilter::default(), Page { before_seq: None, limit: 10 })
+        .await
+        .unwrap();
     assert_eq!(listed[0].status, DeliveryStatus::Delivered);
     assert!(receiver.is_quiet(), "it was not sent again");
 }

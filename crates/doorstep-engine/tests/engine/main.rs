@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use doorstep_core::gate::GateLimits;
+use doorstep_core::reach::Reach;
 use doorstep_core::scheduler::Hand;
 use doorstep_core::store::{DeliveryFilter, DeliveryStatus, Page, StatusFilter};
 use doorstep_engine::maintain::{self, Retention};
@@ -39,7 +40,7 @@ async fn every_accepted_event_arrives_at_every_destination_that_wants_it() {
     seen.dedup();
     assert_eq!(seen.len(), 150, "each arrives once");
     engine.run.drain().await;
-    let backlogs = engine.store.backlogs(vec![all, paid]).await.unwrap();
+    let backlogs = engine.store.backlogs(Reach::All, vec![all, paid]).await.unwrap();
     assert!(backlogs.iter().all(|backlog| backlog.queued == 0), "{backlogs:?}");
 }
 
@@ -76,10 +77,10 @@ async fn a_receiver_that_fails_is_tried_again_with_the_same_body_and_a_fresh_att
     assert!(bodies.windows(2).all(|pair| pair[0] == pair[1]));
     engine.run.drain().await;
     let page = Page { before_seq: None, limit: 10 };
-    let listed = engine.store.deliveries(DeliveryFilter::default(), page).await.unwrap();
+    let listed = engine.store.deliveries(Reach::All, DeliveryFilter::default(), page).await.unwrap();
     let [summary] = &listed[..] else { panic!("{listed:?}") };
     assert_eq!(summary.status, DeliveryStatus::Delivered);
-    let history = engine.store.delivery(summary.delivery.id).await.unwrap().unwrap();
+    let history = engine.store.delivery(Reach::All, summary.delivery.id).await.unwrap().unwrap();
     assert_eq!(history.attempts.len(), 3);
 }
 
@@ -134,7 +135,7 @@ async fn a_permanent_answer_makes_a_dead_letter_at_once() {
     receiver.next().await;
     engine.run.drain().await;
     let filter = DeliveryFilter { status: StatusFilter::Dead, code: Some(422), ..DeliveryFilter::default() };
-    let dead = engine.store.deliveries(filter, Page { before_seq: None, limit: 10 }).await.unwrap();
+    let dead = engine.store.deliveries(Reach::All, filter, Page { before_seq: None, limit: 10 }).await.unwrap();
     assert_eq!(dead.len(), 1);
 }
 

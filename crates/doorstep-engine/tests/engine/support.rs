@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering as AtomicOrdering};
 
 use bytes::Bytes;
 use doorstep_core::address::AddressRules;
+use doorstep_core::audit::Mandate;
 use doorstep_core::delivery::Ordering;
 use doorstep_core::destination::{Destination, DestinationSecrets, DestinationSettings, SigningSecret, Tenant};
 use doorstep_core::engine::{Accepted, Engine as _, EngineFault};
@@ -16,6 +17,7 @@ use doorstep_core::event::Event;
 use doorstep_core::gate::GateLimits;
 use doorstep_core::id::{AttemptId, DestinationId, EventId, TenantId};
 use doorstep_core::outcome::StatusOverrides;
+use doorstep_core::reach::Reach;
 use doorstep_core::route::Subscription;
 use doorstep_core::scheduler::{Hand, SchedulerLimits};
 use doorstep_core::sender::{Parcel, SendFault, Sender as SenderSeam, Sent};
@@ -31,6 +33,7 @@ use doorstep_engine::ingest::Ingest;
 use doorstep_engine::run::{self, Handle, Parts};
 use doorstep_engine::sender::{Sender, SenderSettings};
 use doorstep_engine::writer::Writer;
+use doorstep_store::conformance::samples::audit_entry;
 use doorstep_store::sqlite::{SqliteLimits, SqliteStore};
 use http_body_util::{BodyExt, Empty};
 use hyper::service::service_fn;
@@ -100,9 +103,9 @@ impl Engine {
     pub(crate) async fn add(&self, destination: Destination) -> DestinationId {
         let tenant =
             Tenant { id: TENANT, name: "acme".to_owned(), contact_email: None, weight: 1, created_at: Timestamp(0) };
-        self.desk.put_tenant(tenant).await.unwrap().unwrap();
+        self.desk.put_tenant(mandate(), tenant).await.unwrap().unwrap();
         let id = destination.id;
-        self.desk.put_destination(destination).await.unwrap().unwrap();
+        self.desk.put_destination(mandate(), destination).await.unwrap().unwrap();
         id
     }
 
@@ -112,11 +115,11 @@ impl Engine {
     }
 
     pub(crate) async fn try_accept(&self, event: Event) -> Result<Result<Accepted, Refusal>, EngineFault> {
-        Ok(self.desk.accept(vec![event]).await?.remove(0))
+        Ok(self.desk.accept(Reach::All, vec![event]).await?.remove(0))
     }
 
     pub(crate) async fn hand(&self, destination_id: DestinationId, hand: Hand) {
-        self.desk.handle(destination_id, hand).await.unwrap().expect("it is there");
+        self.desk.handle(mandate(), destination_id, hand).await.unwrap().expect("it is there");
     }
 
     /// Drains, and lets go of the store.
@@ -127,6 +130,11 @@ impl Engine {
         drop(self.run);
         self.writer_task.await.unwrap();
     }
+}
+
+/// Leave to do anything.
+fn mandate() -> Mandate {
+    Mandate { reach: Reach::All, entry: audit_entry(1, None, Timestamp(0)) }
 }
 
 struct Panicking {

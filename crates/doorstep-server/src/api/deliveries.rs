@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use doorstep_core::audit::Action;
 use doorstep_core::gate::{Hold, Why};
 use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
+use doorstep_core::reach::Reach;
 use doorstep_core::retry::DeadReason;
 use doorstep_core::route::EventType;
 use doorstep_core::store::{DeliveryFilter, DeliveryStatus, DeliverySummary, Page, StatusFilter};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -16,6 +19,7 @@ use utoipa_axum::routes;
 use super::attempts::AttemptView;
 use crate::app::App;
 use crate::ask::{Id, Query};
+use crate::auth::caller::Caller;
 use crate::body::OptionalJson;
 use crate::page;
 use crate::problem::Problem;
@@ -141,11 +145,12 @@ pub(crate) struct Abandonment {
     responses((status = 200, body = DeliveryPage), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn list(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Query(asked): Query<DeliveryList>,
 ) -> Result<axum::Json<DeliveryPage>, Problem> {
     let limit = page::limit(asked.limit)?;
     let before_seq = page::read_cursor("dlv", asked.cursor.as_deref())?;
-    let mut found = app.store.deliveries(asked.filter(), Page { before_seq, limit: limit + 1 }).await?;
+    let mut found = app.store.deliveries(caller.reach, asked.filter(), Page { before_seq, limit: limit + 1 }).await?;
     let next_cursor = page::cut(&mut found, limit, |last| page::cursor("dlv", last.delivery.seq));
     Ok(axum::Json(DeliveryPage { data: views(&app, found).await?, next_cursor }))
 }
@@ -153,24 +158,34 @@ async fn list(
 /// One delivery, with all its attempts
 #[utoipa::path(get, path = "/v1/deliveries/{id}", tag = "deliveries", params(("id" = String, Path)),
     responses((status = 200, body = DeliveryDetail), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
-async fn get(State(app): State<Arc<App>>, Id(id): Id<DeliveryId>) -> Result<axum::Json<DeliveryDetail>, Problem> {
-    detail(&app, id).await.map(axum::Json)
+async fn get(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Id(id): Id<DeliveryId>,
+) -> Result<axum::Json<DeliveryDetail>, Problem> {
+    detail(&app, caller.reach, id).await.map(axum::Json)
 }
 
 /// Send a dead letter again, with a fresh budget
 #[utoipa::path(post, path = "/v1/deliveries/{id}/retry", tag = "deliveries", params(("id" = String, Path)),
     responses((status = 200, body = DeliveryDetail), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
-async fn retry(State(app): State<Arc<App>>, Id(id): Id<DeliveryId>) -> Result<axum::Json<DeliveryDetail>, Problem> {
-    let summary = known(&app, id).await?;
+async fn retry(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Id(id): Id<DeliveryId>,
+) -> Result<axum::Json<DeliveryDetail>, Problem> {
+    let summary = known(&app, caller.reach, id).await?;
     let destination_id = summary.delivery.destination_id;
-    let destination = app.engine.destination(destination_id).ok_or_else(|| {
+    let destination = app.engine.destination(caller.reach, destination_id).ok_or_else(|| {
         Problem::conflict("destination_gone", format!("its destination {destination_id} has been deleted"))
     })?;
     let event = app.store.events(vec![summary.delivery.event_seq]).await?.pop().flatten();
     let ttl = event.and_then(|event| event.ttl);
     let give_up_at = destination.settings.policy.give_up_at(app.engine.now(), ttl);
-    app.engine.retry(id, give_up_at).await??;
-    detail(&app, id).await.map(axum::Json)
+    let nothing = (&Value::Null, &Value::Null);
+    let mandate = caller.mandate(&app, Action::DeliveryRetry, Some(summary.tenant_id), id, nothing);
+    app.engine.retry(mandate, id, give_up_at).await??;
+    detail(&app, caller.reach, id).await.map(axum::Json)
 }
 
 /// End a delivery for good
@@ -179,6 +194,7 @@ async fn retry(State(app): State<Arc<App>>, Id(id): Id<DeliveryId>) -> Result<ax
     responses((status = 200, body = DeliveryDetail), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn abandon(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Id(id): Id<DeliveryId>,
     OptionalJson(abandonment): OptionalJson<Abandonment>,
 ) -> Result<axum::Json<DeliveryDetail>, Problem> {
@@ -188,8 +204,11 @@ async fn abandon(
         let detail = format!("a note has at most {NOTE_CHARS_MAX} characters, but this has {chars}");
         return Err(Problem::invalid_at("/note", detail));
     }
-    app.engine.abandon(id, note).await?.map_err(|refusal| no_such(id, refusal))?;
-    detail(&app, id).await.map(axum::Json)
+    let tenant_id = known(&app, caller.reach, id).await?.tenant_id;
+    let changes = (&Value::Null, &json!({ "note": note }));
+    let mandate = caller.mandate(&app, Action::DeliveryAbandon, Some(tenant_id), id, changes);
+    app.engine.abandon(mandate, id, note).await?.map_err(|refusal| no_such(id, refusal))?;
+    detail(&app, caller.reach, id).await.map(axum::Json)
 }
 
 impl DeliveryList {
@@ -213,15 +232,15 @@ impl DeliveryList {
     }
 }
 
-async fn detail(app: &App, id: DeliveryId) -> Result<DeliveryDetail, Problem> {
-    let history = app.store.delivery(id).await?.ok_or_else(|| nothing(id))?;
+async fn detail(app: &App, reach: Reach, id: DeliveryId) -> Result<DeliveryDetail, Problem> {
+    let history = app.store.delivery(reach, id).await?.ok_or_else(|| nothing(id))?;
     let mut views = views(app, vec![history.summary]).await?;
     let delivery = views.pop().ok_or_else(|| nothing(id))?;
     Ok(DeliveryDetail { delivery, attempts: history.attempts.into_iter().map(AttemptView::of).collect() })
 }
 
-async fn known(app: &App, id: DeliveryId) -> Result<DeliverySummary, Problem> {
-    Ok(app.store.delivery(id).await?.ok_or_else(|| nothing(id))?.summary)
+async fn known(app: &App, reach: Reach, id: DeliveryId) -> Result<DeliverySummary, Problem> {
+    Ok(app.store.delivery(reach, id).await?.ok_or_else(|| nothing(id))?.summary)
 }
 
 fn nothing(id: DeliveryId) -> Problem {

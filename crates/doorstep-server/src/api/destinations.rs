@@ -8,16 +8,20 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use doorstep_core::audit::Action;
 use doorstep_core::destination::{Destination, DestinationSecrets, SigningSecret};
 use doorstep_core::event::Event;
 use doorstep_core::id::{DestinationId, EventId, TenantId};
 use doorstep_core::outcome::Class;
+use doorstep_core::reach::Reach;
 use doorstep_core::scheduler::Hand;
 use doorstep_core::signature::SECRETS_MAX;
+use doorstep_core::store::Write;
 use doorstep_core::time::Millis;
 use http::header::{ETAG, IF_MATCH, LOCATION};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -25,6 +29,7 @@ use utoipa_axum::routes;
 use super::attempts::AttemptView;
 use crate::app::App;
 use crate::ask::{Id, Query};
+use crate::auth::caller::Caller;
 use crate::body::{Json, OptionalJson};
 use crate::page;
 use crate::problem::Problem;
@@ -109,9 +114,13 @@ pub(crate) struct TestResult {
 /// Make a destination
 #[utoipa::path(post, path = "/v1/destinations", tag = "destinations", request_body = DestinationBody,
     responses((status = 201, body = NewDestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
-async fn create(State(app): State<Arc<App>>, Json(new): Json<DestinationBody>) -> Result<Response, Problem> {
+async fn create(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Json(new): Json<DestinationBody>,
+) -> Result<Response, Problem> {
     let tenant_id = new.tenant_id.ok_or_else(|| Problem::invalid_at("/tenant_id", "is missing: say whose it is"))?;
-    if app.engine.tenant(tenant_id).is_none() {
+    if app.engine.tenant(caller.reach, tenant_id).is_none() {
         return Err(Problem::names_nothing("/tenant_id", format!("there is no tenant {tenant_id}")));
     }
     let (settings, headers, secret) = new.read(app.engine.rules())?;
@@ -127,9 +136,11 @@ async fn create(State(app): State<Arc<App>>, Json(new): Json<DestinationBody>) -
         updated_at: now,
         version: 1,
     };
-    let destination = app.engine.put_destination(destination).await??;
+    let changes = (&Value::Null, &told(&destination));
+    let mandate = caller.mandate(&app, Action::DestinationCreate, Some(tenant_id), destination.id, changes);
+    let destination = app.engine.put_destination(mandate, destination).await??;
     let at = [(LOCATION, format!("/v1/destinations/{}", destination.id))];
-    let body = NewDestinationView { destination: view(&app, &destination).await?, secret: shown };
+    let body = NewDestinationView { destination: view(&app, caller.reach, &destination).await?, secret: shown };
     Ok((StatusCode::CREATED, etag(&destination), at, axum::Json(body)).into_response())
 }
 
@@ -138,20 +149,21 @@ async fn create(State(app): State<Arc<App>>, Json(new): Json<DestinationBody>) -
     responses((status = 200, body = DestinationPage), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn list(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Query(asked): Query<DestinationList>,
 ) -> Result<axum::Json<DestinationPage>, Problem> {
     let limit = page::limit(asked.limit)?;
     let after = page::read_cursor("dst", asked.cursor.as_deref())?;
-    let mut found = app.engine.destinations(asked.tenant_id, after, limit + 1);
+    let mut found = app.engine.destinations(caller.reach, asked.tenant_id, after, limit + 1);
     let next_cursor = page::cut(&mut found, limit, |last| page::cursor("dst", last.id));
-    Ok(axum::Json(DestinationPage { data: views(&app, &found).await?, next_cursor }))
+    Ok(axum::Json(DestinationPage { data: views(&app, caller.reach, &found).await?, next_cursor }))
 }
 
 /// One destination, with its state at a glance
 #[utoipa::path(get, path = "/v1/destinations/{id}", tag = "destinations", params(("id" = String, Path)),
     responses((status = 200, body = DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
-async fn get(State(app): State<Arc<App>>, Id(id): Id<DestinationId>) -> Result<Response, Problem> {
-    shown(&app, &*known(&app, id)?).await
+async fn get(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<DestinationId>) -> Result<Response, Problem> {
+    shown(&app, caller.reach, &*known(&app, &caller, id)?).await
 }
 
 /// Change a destination
@@ -160,16 +172,17 @@ async fn get(State(app): State<Arc<App>>, Id(id): Id<DestinationId>) -> Result<R
     responses((status = 200, body = DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn change(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Id(id): Id<DestinationId>,
     headers: HeaderMap,
     Json(change): Json<DestinationBody>,
 ) -> Result<Response, Problem> {
-    let before = known(&app, id)?;
+    let before = known(&app, &caller, id)?;
     check_match(&headers, &before)?;
     let mut changed = Destination::clone(&before);
     change.apply(&mut changed, app.engine.rules())?;
-    let changed = put(&app, changed).await?;
-    shown(&app, &changed).await
+    let changed = put(&app, &caller, Action::DestinationUpdate, &before, changed).await?;
+    shown(&app, caller.reach, &changed).await
 }
 
 /// Delete a destination and everything that is queued for it
@@ -178,40 +191,48 @@ async fn change(
     responses((status = 204), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn remove(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Id(id): Id<DestinationId>,
     headers: HeaderMap,
 ) -> Result<StatusCode, Problem> {
-    check_match(&headers, &*known(&app, id)?)?;
-    app.engine.remove_destination(id).await??;
+    let before = known(&app, &caller, id)?;
+    check_match(&headers, &before)?;
+    let changes = (&told(&before), &Value::Null);
+    let mandate = caller.mandate(&app, Action::DestinationDelete, Some(before.tenant_id), id, changes);
+    app.engine.remove_destination(mandate, id).await??;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Hold everything for this destination
 #[utoipa::path(post, path = "/v1/destinations/{id}/pause", tag = "destinations", params(("id" = String, Path)),
     responses((status = 200, body = DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
-async fn pause(State(app): State<Arc<App>>, Id(id): Id<DestinationId>) -> Result<Response, Problem> {
-    handle(&app, id, Hand::Pause).await
+async fn pause(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<DestinationId>) -> Result<Response, Problem> {
+    handle(&app, &caller, id, Hand::Pause).await
 }
 
 /// End a pause or a suspension; what has queued up drains slowly at first
 #[utoipa::path(post, path = "/v1/destinations/{id}/resume", tag = "destinations", params(("id" = String, Path)),
     responses((status = 200, body = DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
-async fn resume(State(app): State<Arc<App>>, Id(id): Id<DestinationId>) -> Result<Response, Problem> {
-    handle(&app, id, Hand::Resume).await
+async fn resume(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<DestinationId>) -> Result<Response, Problem> {
+    handle(&app, &caller, id, Hand::Resume).await
 }
 
 /// Let one probe through an open breaker now
 #[utoipa::path(post, path = "/v1/destinations/{id}/probe", tag = "destinations", params(("id" = String, Path)),
     responses((status = 200, body = DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
-async fn probe(State(app): State<Arc<App>>, Id(id): Id<DestinationId>) -> Result<Response, Problem> {
-    handle(&app, id, Hand::Probe).await
+async fn probe(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<DestinationId>) -> Result<Response, Problem> {
+    handle(&app, &caller, id, Hand::Probe).await
 }
 
 /// End a throttle now, and forget how many there were
 #[utoipa::path(post, path = "/v1/destinations/{id}/clear-throttle", tag = "destinations", params(("id" = String, Path)),
     responses((status = 200, body = DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
-async fn clear_throttle(State(app): State<Arc<App>>, Id(id): Id<DestinationId>) -> Result<Response, Problem> {
-    handle(&app, id, Hand::ClearThrottle).await
+async fn clear_throttle(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Id(id): Id<DestinationId>,
+) -> Result<Response, Problem> {
+    handle(&app, &caller, id, Hand::ClearThrottle).await
 }
 
 /// Send a test event now, and see what comes back
@@ -222,10 +243,11 @@ async fn clear_throttle(State(app): State<Arc<App>>, Id(id): Id<DestinationId>) 
     responses((status = 200, body = TestResult), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn test(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Id(id): Id<DestinationId>,
     OptionalJson(asked): OptionalJson<TestEvent>,
 ) -> Result<axum::Json<TestResult>, Problem> {
-    let destination = known(&app, id)?;
+    let destination = known(&app, &caller, id)?;
     let payload = match asked.payload {
         Some(payload) => Bytes::from(Box::<str>::from(payload).into_string()),
         None => Bytes::from_static(br#"{"test":true,"message":"Hello from Doorstep"}"#),
@@ -247,6 +269,9 @@ async fn test(
         ttl: None,
         accepted_at: app.engine.now(),
     };
+    let nothing = (&Value::Null, &Value::Null);
+    let mandate = caller.mandate(&app, Action::DestinationTest, Some(destination.tenant_id), id, nothing);
+    app.engine.write(vec![Write::Audit(Box::new(mandate.entry))]).await?;
     let trial = app.engine.try_out(destination, event).await?;
     let class = trial.outcome.class();
     let success = class == Class::Success;
@@ -259,6 +284,7 @@ async fn test(
     responses((status = 200, body = Rotated), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn rotate(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Id(id): Id<DestinationId>,
     OptionalJson(asked): OptionalJson<Rotation>,
 ) -> Result<axum::Json<Rotated>, Problem> {
@@ -266,7 +292,7 @@ async fn rotate(
     if overlap > OVERLAP_MAX {
         return Err(Problem::invalid_at("/overlap_ms", format!("must be at most {}, a week", OVERLAP_MAX.0)));
     }
-    let before = known(&app, id)?;
+    let before = known(&app, &caller, id)?;
     let secret = NewSecret::like(&before.secrets).read(asked.secret)?;
     let now = app.engine.now();
     let old_until = now + overlap;
@@ -282,28 +308,56 @@ async fn rotate(
         return Err(Problem::conflict("too_many_secrets", detail));
     }
     signing.insert(0, SigningSecret { text: secret.reveal().to_string(), retires_at: None });
-    put(&app, changed).await?;
+    put(&app, &caller, Action::DestinationRotateSecret, &before, changed).await?;
     Ok(axum::Json(Rotated { secret: secret.verifying_key().reveal().to_string(), old_until: When(old_until) }))
 }
 
-async fn handle(app: &App, id: DestinationId, hand: Hand) -> Result<Response, Problem> {
-    let destination = known(app, id)?;
-    app.engine.handle(id, hand).await?;
-    shown(app, &destination).await
+async fn handle(app: &App, caller: &Caller, id: DestinationId, hand: Hand) -> Result<Response, Problem> {
+    let destination = known(app, caller, id)?;
+    let action = match hand {
+        Hand::Pause => Action::DestinationPause,
+        Hand::Resume => Action::DestinationResume,
+        Hand::Probe => Action::DestinationProbe,
+        Hand::ClearThrottle => Action::DestinationClearThrottle,
+    };
+    let nothing = (&Value::Null, &Value::Null);
+    let mandate = caller.mandate(app, action, Some(destination.tenant_id), id, nothing);
+    app.engine.handle(mandate, id, hand).await?;
+    shown(app, caller.reach, &destination).await
 }
 
-async fn put(app: &App, mut destination: Destination) -> Result<Arc<Destination>, Problem> {
+async fn put(
+    app: &App,
+    caller: &Caller,
+    action: Action,
+    before: &Destination,
+    mut destination: Destination,
+) -> Result<Arc<Destination>, Problem> {
     destination.version += 1;
     destination.updated_at = app.engine.now();
-    Ok(app.engine.put_destination(destination).await??)
+    let mut after = told(&destination);
+    if before.secrets != destination.secrets {
+        after["secrets"] = "*** (changed)".into();
+    }
+    let mandate = caller.mandate(app, action, Some(before.tenant_id), before.id, (&told(before), &after));
+    Ok(app.engine.put_destination(mandate, destination).await??)
 }
 
-async fn shown(app: &App, destination: &Destination) -> Result<Response, Problem> {
-    Ok((etag(destination), axum::Json(view(app, destination).await?)).into_response())
+/// What the audit log tells of it: everything that may be shown, and the names of what may not.
+fn told(destination: &Destination) -> Value {
+    let mut told = serde_json::to_value(&destination.settings).unwrap_or_default();
+    let headers = destination.secrets.headers.iter().map(|(name, _)| (name.clone(), Value::from("***")));
+    told["headers"] = Value::Object(headers.collect());
+    told["secrets"] = "***".into();
+    told
 }
 
-pub(crate) fn known(app: &App, id: DestinationId) -> Result<Arc<Destination>, Problem> {
-    app.engine.destination(id).ok_or_else(|| Problem::not_found(format!("there is no destination {id}")))
+async fn shown(app: &App, reach: Reach, destination: &Destination) -> Result<Response, Problem> {
+    Ok((etag(destination), axum::Json(view(app, reach, destination).await?)).into_response())
+}
+
+pub(crate) fn known(app: &App, caller: &Caller, id: DestinationId) -> Result<Arc<Destination>, Problem> {
+    app.engine.destination(caller.reach, id).ok_or_else(|| Problem::not_found(format!("there is no destination {id}")))
 }
 
 fn etag(destination: &Destination) -> [(http::HeaderName, String); 1] {

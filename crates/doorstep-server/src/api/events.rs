@@ -12,6 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use doorstep_core::engine::Accepted;
 use doorstep_core::event::Event;
 use doorstep_core::id::{EventId, TenantId};
+use doorstep_core::reach::Reach;
 use doorstep_core::route::EventType;
 use doorstep_core::store::{EventFilter, EventSummary, Page, Refusal};
 use http::StatusCode;
@@ -23,6 +24,7 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::ask::{Id, Query};
+use crate::auth::caller::Caller;
 use crate::body;
 use crate::page;
 use crate::problem::Problem;
@@ -150,22 +152,22 @@ pub(crate) struct EventOf {
 #[utoipa::path(post, path = "/v1/events", tag = "events", request_body = NewEvent,
     params(("idempotency-key" = Option<String>, Header)),
     responses((status = 202, body = AcceptedView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
-async fn accept(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let taken = take_one(&app, request).await;
+async fn accept(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, Problem> {
+    let taken = take_one(&app, caller.reach, request).await;
     count(&app, taken.iter().map(|view| view.duplicate), u64::from(taken.is_err()));
     Ok((StatusCode::ACCEPTED, axum::Json(taken?)).into_response())
 }
 
-async fn take_one(app: &App, request: Request) -> Result<AcceptedView, Problem> {
+async fn take_one(app: &App, reach: Reach, request: Request) -> Result<AcceptedView, Problem> {
     let (head, sent) = request.into_parts();
     body::check_is_json(&head.headers)?;
     let key = idempotency_key(&head.headers)?;
     let bytes = body::read(sent, body_max(app.limits.payload_max), app.limits.body_within).await?;
     let new: NewEvent<'_> = body::parse(&bytes)?;
     // A copy: an event that waits must not keep what its connection reads into.
-    let event = new.read(app, key, bytes::Bytes::copy_from_slice)?;
+    let event = new.read(app, reach, key, bytes::Bytes::copy_from_slice)?;
     let id = event.id.clone();
-    let accepted = app.engine.accept(vec![event]).await?.pop().unwrap_or(Err(Refusal::NotFound))?;
+    let accepted = app.engine.accept(reach, vec![event]).await?.pop().unwrap_or(Err(Refusal::NotFound))?;
     Ok(AcceptedView::of(id, accepted))
 }
 
@@ -174,7 +176,11 @@ async fn take_one(app: &App, request: Request) -> Result<AcceptedView, Problem> 
 /// Each has its own result: one that is refused does not keep the others out.
 #[utoipa::path(post, path = "/v1/events/batch", tag = "events", request_body = NewBatch,
     responses((status = 200, body = BatchResult), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
-async fn accept_batch(State(app): State<Arc<App>>, request: Request) -> Result<axum::Json<BatchResult>, Problem> {
+async fn accept_batch(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    request: Request,
+) -> Result<axum::Json<BatchResult>, Problem> {
     let (head, sent) = request.into_parts();
     body::check_is_json(&head.headers)?;
     let bytes = body::read(sent, app.limits.batch_bytes_max, app.limits.body_within).await?;
@@ -188,7 +194,8 @@ async fn accept_batch(State(app): State<Arc<App>>, request: Request) -> Result<a
     for (at, raw) in batch.events.into_iter().enumerate() {
         // A copy each: one event that waits long must not keep the whole batch in memory.
         let copied = |payload: &[u8]| bytes::Bytes::copy_from_slice(payload);
-        let read = body::parse::<NewEvent<'_>>(raw.get().as_bytes()).and_then(|new| new.read(&app, None, copied));
+        let read = body::parse::<NewEvent<'_>>(raw.get().as_bytes())
+            .and_then(|new| new.read(&app, caller.reach, None, copied));
         match read {
             Ok(event) => {
                 results.push(Ok(event.id.clone()));
@@ -197,7 +204,7 @@ async fn accept_batch(State(app): State<Arc<App>>, request: Request) -> Result<a
             Err(problem) => results.push(Err(problem.within(&format!("/events/{at}")))),
         }
     }
-    let mut answers = app.engine.accept(events).await?.into_iter();
+    let mut answers = app.engine.accept(caller.reach, events).await?.into_iter();
     let results: Vec<ItemResult> = results
         .into_iter()
         .map(|read| match read.and_then(|id| Ok((id, answers.next().unwrap_or(Err(Refusal::NotFound))?))) {
@@ -217,7 +224,11 @@ async fn accept_batch(State(app): State<Arc<App>>, request: Request) -> Result<a
 /// Events, newest first
 #[utoipa::path(get, path = "/v1/events", tag = "events", params(EventList),
     responses((status = 200, body = EventPage), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
-async fn list(State(app): State<Arc<App>>, Query(asked): Query<EventList>) -> Result<axum::Json<EventPage>, Problem> {
+async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Query(asked): Query<EventList>,
+) -> Result<axum::Json<EventPage>, Problem> {
     let limit = page::limit(asked.limit)?;
     let before_seq = page::read_cursor("evt", asked.cursor.as_deref())?;
     let filter = EventFilter {
@@ -226,7 +237,7 @@ async fn list(State(app): State<Arc<App>>, Query(asked): Query<EventList>) -> Re
         accepted_after: asked.created_after.map(|at| at.0),
         accepted_before: asked.created_before.map(|at| at.0),
     };
-    let mut found = app.store.event_list(filter, Page { before_seq, limit: limit + 1 }).await?;
+    let mut found = app.store.event_list(caller.reach, filter, Page { before_seq, limit: limit + 1 }).await?;
     let next_cursor = page::cut(&mut found, limit, |last| page::cursor("evt", last.seq));
     Ok(axum::Json(EventPage { data: found.into_iter().map(EventView::of).collect(), next_cursor }))
 }
@@ -236,10 +247,11 @@ async fn list(State(app): State<Arc<App>>, Query(asked): Query<EventList>) -> Re
     responses((status = 200, body = EventDetail), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn get(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Id(id): Id<EventId>,
     Query(of): Query<EventOf>,
 ) -> Result<axum::Json<EventDetail>, Problem> {
-    let mut found = app.store.event(of.tenant_id, id.clone()).await?;
+    let mut found = app.store.event(caller.reach, of.tenant_id, id.clone()).await?;
     if found.len() > 1 {
         let detail = "several tenants have an event with this ID: say whose with `?tenant_id=`";
         return Err(Problem::invalid_at("?tenant_id", detail));

@@ -11,6 +11,7 @@ use doorstep_core::engine::{Attempted, News};
 use doorstep_core::gate::{GateChange, SuspensionReason, ThrottleReason};
 use doorstep_core::id::{AttemptId, DeliveryId, DestinationId, EventId, TenantId};
 use doorstep_core::outcome::{Class, Fault};
+use doorstep_core::reach::Reach;
 use doorstep_core::retry::{DeadReason, Decision};
 use doorstep_core::route::EventType;
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,7 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::ask::Query;
+use crate::auth::caller::Caller;
 use crate::problem::Problem;
 use crate::when::When;
 
@@ -121,36 +123,39 @@ pub(crate) enum Change {
 #[utoipa::path(get, path = "/v1/stream", tag = "stream", params(Watch),
     responses((status = 200, body = String, content_type = "text/event-stream"), (status = "4XX", body = Problem),
         (status = 503, body = Problem)))]
-async fn stream(State(app): State<Arc<App>>, Query(watch): Query<Watch>) -> Result<Response, Problem> {
+async fn stream(State(app): State<Arc<App>>, caller: Caller, Query(watch): Query<Watch>) -> Result<Response, Problem> {
     let place = Arc::clone(&app.watchers).try_acquire_owned();
     let place = place.map_err(|_| Problem::busy("too many clients watch already: try again when one has gone"))?;
     let (heard, ending) = (app.news.subscribe(), app.ending.subscribe());
-    let lines =
-        futures_util::stream::unfold((heard, ending, place), move |(mut heard, mut ending, place)| async move {
-            loop {
-                let news = tokio::select! {
-                    news = heard.recv() => news,
-                    () = async { drop(ending.wait_for(|ending| *ending).await) } => return None,
-                };
-                let line = match news {
-                    Ok(news) if watch.wants(&news) => line(&news),
-                    Ok(_) => continue,
-                    Err(RecvError::Lagged(n)) => Line::default().event("missed").data(n.to_string()),
-                    Err(RecvError::Closed) => return None,
-                };
-                return Some((Ok::<_, Infallible>(line), (heard, ending, place)));
-            }
-        });
+    let lines = futures_util::stream::unfold((heard, ending, place, app, caller), move |state| async move {
+        let (mut heard, mut ending, place, app, caller) = state;
+        loop {
+            let news = tokio::select! {
+                news = heard.recv() => news,
+                () = async { drop(ending.wait_for(|ending| *ending).await) } => return None,
+            };
+            let line = match news {
+                // A key may be revoked while its owner watches.
+                Ok(_) if !caller.is_still_good(&app) => return None,
+                Ok(news) if watch.wants(caller.reach, &news) => line(&news),
+                Ok(_) => continue,
+                Err(RecvError::Lagged(n)) => Line::default().event("missed").data(n.to_string()),
+                Err(RecvError::Closed) => return None,
+            };
+            return Some((Ok::<_, Infallible>(line), (heard, ending, place, app, caller)));
+        }
+    });
     Ok(Sse::new(lines).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response())
 }
 
 impl Watch {
-    fn wants(&self, news: &News) -> bool {
+    fn wants(&self, reach: Reach, news: &News) -> bool {
         let (tenant_id, destination_id) = match news {
             News::Attempted(attempted) => (attempted.tenant_id, attempted.destination_id),
             News::GateChanged { tenant_id, destination_id, .. } => (*tenant_id, *destination_id),
         };
-        self.tenant_id.is_none_or(|wanted| wanted == tenant_id)
+        reach.covers(tenant_id)
+            && self.tenant_id.is_none_or(|wanted| wanted == tenant_id)
             && self.destination_id.is_none_or(|wanted| wanted == destination_id)
     }
 }

@@ -4,17 +4,20 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use doorstep_core::audit::Action;
 use doorstep_core::destination::Tenant;
 use doorstep_core::id::TenantId;
 use http::StatusCode;
 use http::header::LOCATION;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::ask::{Id, Query};
+use crate::auth::caller::Caller;
 use crate::body::Json;
 use crate::field::Field;
 use crate::page;
@@ -91,7 +94,7 @@ impl TenantView {
 /// Make a tenant
 #[utoipa::path(post, path = "/v1/tenants", tag = "tenants", request_body = NewTenant,
     responses((status = 201, body = TenantView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
-async fn create(State(app): State<Arc<App>>, Json(new): Json<NewTenant>) -> Result<Response, Problem> {
+async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<NewTenant>) -> Result<Response, Problem> {
     let tenant = Tenant {
         id: TenantId(app.engine.new_id()),
         name: new.name,
@@ -100,7 +103,9 @@ async fn create(State(app): State<Arc<App>>, Json(new): Json<NewTenant>) -> Resu
         created_at: app.engine.now(),
     };
     check(&tenant)?;
-    let tenant = app.engine.put_tenant(tenant).await??;
+    let mandate =
+        caller.mandate(&app, Action::TenantCreate, Some(tenant.id), tenant.id, (&Value::Null, &told(&tenant)));
+    let tenant = app.engine.put_tenant(mandate, tenant).await??;
     let at = [(LOCATION, format!("/v1/tenants/{}", tenant.id))];
     Ok((StatusCode::CREATED, at, axum::Json(TenantView::of(&tenant))).into_response())
 }
@@ -108,10 +113,14 @@ async fn create(State(app): State<Arc<App>>, Json(new): Json<NewTenant>) -> Resu
 /// Tenants, oldest first
 #[utoipa::path(get, path = "/v1/tenants", tag = "tenants", params(TenantList),
     responses((status = 200, body = TenantPage), (status = "4XX", body = Problem)))]
-async fn list(State(app): State<Arc<App>>, Query(asked): Query<TenantList>) -> Result<axum::Json<TenantPage>, Problem> {
+async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Query(asked): Query<TenantList>,
+) -> Result<axum::Json<TenantPage>, Problem> {
     let limit = page::limit(asked.limit)?;
     let after = page::read_cursor("ten", asked.cursor.as_deref())?;
-    let mut found = app.engine.tenants(after, limit + 1);
+    let mut found = app.engine.tenants(caller.reach, after, limit + 1);
     let next_cursor = page::cut(&mut found, limit, |last| page::cursor("ten", last.id));
     Ok(axum::Json(TenantPage { data: found.iter().map(|tenant| TenantView::of(tenant)).collect(), next_cursor }))
 }
@@ -119,8 +128,12 @@ async fn list(State(app): State<Arc<App>>, Query(asked): Query<TenantList>) -> R
 /// One tenant
 #[utoipa::path(get, path = "/v1/tenants/{id}", tag = "tenants", params(("id" = String, Path)),
     responses((status = 200, body = TenantView), (status = "4XX", body = Problem)))]
-async fn get(State(app): State<Arc<App>>, Id(id): Id<TenantId>) -> Result<axum::Json<TenantView>, Problem> {
-    Ok(axum::Json(TenantView::of(&*known(&app, id)?)))
+async fn get(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Id(id): Id<TenantId>,
+) -> Result<axum::Json<TenantView>, Problem> {
+    Ok(axum::Json(TenantView::of(&*known(&app, &caller, id)?)))
 }
 
 /// Change a tenant
@@ -128,10 +141,12 @@ async fn get(State(app): State<Arc<App>>, Id(id): Id<TenantId>) -> Result<axum::
     responses((status = 200, body = TenantView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn change(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Id(id): Id<TenantId>,
     Json(change): Json<TenantChange>,
 ) -> Result<axum::Json<TenantView>, Problem> {
-    let mut tenant = Tenant::clone(&*known(&app, id)?);
+    let before = known(&app, &caller, id)?;
+    let mut tenant = Tenant::clone(&before);
     tenant.name = change.name.unwrap_or(tenant.name);
     tenant.weight = change.weight.unwrap_or(tenant.weight);
     match change.contact_email {
@@ -140,12 +155,19 @@ async fn change(
         Field::Given(email) => tenant.contact_email = Some(email),
     }
     check(&tenant)?;
-    let tenant = app.engine.put_tenant(tenant).await??;
+    let changes = (&told(&before), &told(&tenant));
+    let mandate = caller.mandate(&app, Action::TenantUpdate, Some(id), id, changes);
+    let tenant = app.engine.put_tenant(mandate, tenant).await??;
     Ok(axum::Json(TenantView::of(&tenant)))
 }
 
-pub(crate) fn known(app: &App, id: TenantId) -> Result<Arc<Tenant>, Problem> {
-    app.engine.tenant(id).ok_or_else(|| Problem::not_found(format!("there is no tenant {id}")))
+/// What the audit log tells of it.
+fn told(tenant: &Tenant) -> Value {
+    json!({ "name": tenant.name, "contact_email": tenant.contact_email, "weight": tenant.weight })
+}
+
+pub(crate) fn known(app: &App, caller: &Caller, id: TenantId) -> Result<Arc<Tenant>, Problem> {
+    app.engine.tenant(caller.reach, id).ok_or_else(|| Problem::not_found(format!("there is no tenant {id}")))
 }
 
 fn check(tenant: &Tenant) -> Result<(), Problem> {

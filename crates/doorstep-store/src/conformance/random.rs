@@ -2,14 +2,20 @@
 
 use std::sync::Arc;
 
+use doorstep_core::api_key::{ApiKey, KeyHash};
 use doorstep_core::attempt::Answer;
+use doorstep_core::audit::{Action, Mandate};
 use doorstep_core::delivery::{BehindDead, Delivery, Ordering, Settlement, Track};
+use doorstep_core::destination::Destination;
 use doorstep_core::event::{NewDelivery, NewEvent};
-use doorstep_core::id::{DeliveryId, DestinationId, TenantId};
+use doorstep_core::id::{DeliveryId, DestinationId, KeyId, SessionId, TenantId};
 use doorstep_core::outcome::{Fault, Outcome};
+use doorstep_core::portal::PortalSession;
+use doorstep_core::reach::Reach;
 use doorstep_core::retry::{DeadReason, Decision};
 use doorstep_core::store::{
-    ActivityQuery, Ages, DeliveryFilter, DueQuery, EventFilter, Page, Settled, StatusFilter, Store, Write,
+    ActivityQuery, Ages, AuditFilter, ByHand, DeliveryFilter, DueQuery, EventFilter, Page, Settled, StatusFilter,
+    Store, Write,
 };
 use doorstep_core::time::{Millis, Timestamp};
 use proptest::collection::vec;
@@ -17,7 +23,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::samples::{NOW, a_gate, attempt, destination, event, tenant};
+use super::samples::{NOW, a_gate, api_key, attempt, audit_entry, destination, event, portal_session, tenant};
 use super::{Subject, ask};
 use crate::memory::MemoryStore;
 
@@ -60,6 +66,15 @@ enum Change {
     PutTenant { name: u8 },
     Put { to: u8, version: u64 },
     Remove { to: u8 },
+    PutKey { n: u8, expires: Option<u64> },
+    RevokeKey { n: u8 },
+    UsedKey { n: u8 },
+    PutSession { n: u8, lasts: u64 },
+    OpenSession { n: u8, code: u8 },
+    EndSession { n: u8 },
+    EndSessions { tenant: u8 },
+    Audit { n: u8 },
+    ByHand { reach: usize, n: u8, change: Box<Change> },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -71,6 +86,25 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn change() -> impl Strategy<Value = Change> {
+    let by_hand = (0..REACHES.len(), 0u8..4, prop_oneof![plain_change(), access_change()]);
+    let by_hand = by_hand.prop_map(|(reach, n, change)| Change::ByHand { reach, n, change: Box::new(change) });
+    prop_oneof![6 => plain_change(), 1 => access_change(), 2 => by_hand]
+}
+
+fn access_change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        4 => (0u8..4, option::of(0u64..200)).prop_map(|(n, expires)| Change::PutKey { n, expires }),
+        1 => (0u8..4).prop_map(|n| Change::RevokeKey { n }),
+        1 => (0u8..4).prop_map(|n| Change::UsedKey { n }),
+        4 => (0u8..4, 0u64..200).prop_map(|(n, lasts)| Change::PutSession { n, lasts }),
+        3 => (0u8..4, 0u8..2).prop_map(|(n, code)| Change::OpenSession { n, code }),
+        1 => (0u8..4).prop_map(|n| Change::EndSession { n }),
+        1 => (0u8..2).prop_map(|tenant| Change::EndSessions { tenant }),
+        1 => (0u8..4).prop_map(|n| Change::Audit { n }),
+    ]
+}
+
+fn plain_change() -> impl Strategy<Value = Change> {
     prop_oneof![
         8 => (0u8..60, 0u8..12, option::weighted(0.8, 0u8..2), vec((to(), prop::bool::weighted(0.9)), 0..4), 0u64..300)
             .prop_map(|(name, body, key, to, window)| Change::Accept { name, body, key, to, window }),
@@ -83,6 +117,14 @@ fn change() -> impl Strategy<Value = Change> {
         4 => (0u8..4, 1u64..4).prop_map(|(to, version)| Change::Put { to, version }),
         1 => (0u8..4).prop_map(|to| Change::Remove { to }),
     ]
+}
+
+/// Whom the reads and the people's writes are limited to.
+const REACHES: [Reach; 4] =
+    [Reach::All, Reach::Tenant(TenantId(0)), Reach::Tenant(TenantId(1)), Reach::Tenant(TenantId(5))];
+
+fn owner(n: u8) -> Option<TenantId> {
+    [None, Some(TenantId(0)), Some(TenantId(1))][usize::from(n % 3)]
 }
 
 /// Most go to one destination, so that they meet there.
@@ -115,7 +157,7 @@ impl Pair {
             Step::Restart => self.subject.restart(),
             Step::Purge { back, limit } => {
                 let at = self.now - Millis(back);
-                let ages = Ages { delivered: at, dead: at, attempts: at, events: at, activity: at };
+                let ages = Ages { delivered: at, dead: at, attempts: at, events: at, activity: at, audit: at };
                 both!(self, purge(ages, limit));
             }
             Step::Write(changes) => {
@@ -129,7 +171,9 @@ impl Pair {
 
     /// Remembers every delivery as it is when it is first there, and a few as they are later.
     fn look_around(&mut self) {
-        for line in ask(self.memory.deliveries(DeliveryFilter::default(), Page { before_seq: None, limit: 200 })) {
+        for line in
+            ask(self.memory.deliveries(Reach::All, DeliveryFilter::default(), Page { before_seq: None, limit: 200 }))
+        {
             let known = self.seen.iter().filter(|seen| seen.id == line.delivery.id).count();
             if known == 0 || known < 3 && line.delivery.seq.is_multiple_of(3) {
                 self.seen.push(line.delivery);
@@ -164,15 +208,40 @@ impl Pair {
             Change::Abandon { nth } => Write::Abandon { delivery_id: self.nth(nth)?.id, note: format!("note {nth}") },
             Change::SaveGate { to } => Write::SaveGate { destination_id: to_id(to), state: Box::new(a_gate()) },
             Change::PutTenant { name } => Write::PutTenant(Box::new(tenant(TenantId(name.into())))),
-            Change::Put { to, version } => Write::PutDestination(Box::new(destination(to_id(to), version))),
+            Change::Put { to, version } => {
+                let tenant_id = TenantId(u128::from(to % 2));
+                Write::PutDestination(Box::new(Destination { tenant_id, ..destination(to_id(to), version) }))
+            }
             Change::Remove { to } => Write::RemoveDestination { destination_id: to_id(to) },
+            Change::PutKey { n, expires } => {
+                let expires_at = expires.map(|after| self.now + Millis(after));
+                Write::PutApiKey(Box::new(ApiKey { expires_at, ..api_key(KeyId(n.into()), owner(n)) }))
+            }
+            Change::RevokeKey { n } => Write::RevokeApiKey { key_id: KeyId(n.into()) },
+            Change::UsedKey { n } => Write::UsedApiKeys(vec![(KeyId(n.into()), self.now), (KeyId(9), self.now)]),
+            Change::PutSession { n, lasts } => {
+                let expires_at = self.now + Millis(lasts);
+                let session = portal_session(SessionId(n.into()), TenantId(u128::from(n % 2)), self.now);
+                Write::PutPortalSession(Box::new(PortalSession { expires_at, ..session }))
+            }
+            Change::OpenSession { n, code } => {
+                let code = KeyHash::of(["code", "other"][usize::from(code)]);
+                Write::OpenPortalSession { session_id: SessionId(n.into()), code, token: KeyHash::of("token") }
+            }
+            Change::EndSession { n } => Write::EndPortalSession { session_id: SessionId(n.into()) },
+            Change::EndSessions { tenant } => Write::EndPortalSessions { tenant_id: TenantId(tenant.into()) },
+            Change::Audit { n } => Write::Audit(Box::new(audit_entry(n, owner(n), self.now))),
+            Change::ByHand { reach, n, change } => {
+                let mandate = Mandate { reach: REACHES[reach], entry: audit_entry(n, owner(n), self.now) };
+                Write::ByHand(Box::new(ByHand { mandate, change: self.write(*change)? }))
+            }
         })
     }
 
     /// Settles a delivery as it is, or as it was once.
     fn settle(&self, nth: usize, fresh: bool, end: u8, hold: bool, answer: Option<u8>) -> Option<Write> {
         let mut delivery = self.nth(nth)?.clone();
-        if fresh && let Some(history) = ask(self.memory.delivery(delivery.id)) {
+        if fresh && let Some(history) = ask(self.memory.delivery(Reach::All, delivery.id)) {
             delivery = history.summary.delivery;
         }
         let now = self.now;
@@ -212,12 +281,25 @@ impl Pair {
         both!(self, tenants(None, 9));
         both!(self, destinations(Some(DestinationId(1)), 9));
         both!(self, destinations(None, 2));
-        both!(self, backlogs(all().collect()));
         let (from, until) = (self.now - Millis(100_000), self.now + Millis(1));
-        both!(self, activity(ActivityQuery { destination_id: None, from, until, limit: 9 }));
-        both!(self, activity(ActivityQuery { destination_id: Some(DestinationId(2)), from, until, limit: 1 }));
+        for reach in REACHES {
+            both!(self, backlogs(reach, all().collect()));
+            both!(self, activity(reach, ActivityQuery { destination_id: None, from, until, limit: 9 }));
+            both!(
+                self,
+                activity(reach, ActivityQuery { destination_id: Some(DestinationId(2)), from, until, limit: 1 })
+            );
+            both!(self, api_keys(reach, None, 9));
+            both!(self, api_keys(reach, Some(KeyId(1)), 1));
+            both!(self, portal_sessions(reach, None, 9));
+            both!(self, portal_sessions(reach, Some(SessionId(1)), 1));
+            both!(self, event(reach, None, event("e2", None, self.now).id));
+            both!(self, event(reach, Some(TenantId(0)), event("e2", None, self.now).id));
+        }
         for id in self.seen.iter().rev().map(|delivery| delivery.id).take(6).collect::<Vec<_>>() {
-            both!(self, delivery(id));
+            for reach in REACHES {
+                both!(self, delivery(reach, id));
+            }
         }
         self.compare_lists()
     }
@@ -225,8 +307,8 @@ impl Pair {
     fn compare_lists(&self) -> Result<(), TestCaseError> {
         for tenant_id in [None, Some(TenantId(1))] {
             let filter = EventFilter { tenant_id, event_type: "a.b".parse().ok(), ..EventFilter::default() };
-            both!(self, event_list(filter.clone(), Page { before_seq: None, limit: 200 }));
-            both!(self, event_list(filter.clone(), Page { before_seq: Some(3), limit: 2 }));
+            both!(self, event_list(Reach::All, filter.clone(), Page { before_seq: None, limit: 200 }));
+            both!(self, event_list(Reach::Tenant(TenantId(1)), filter.clone(), Page { before_seq: Some(3), limit: 2 }));
         }
         let any = DeliveryFilter::default;
         let filters = [
@@ -245,7 +327,27 @@ impl Pair {
         ];
         for filter in filters {
             for before_seq in [None, Some(6)] {
-                both!(self, deliveries(filter.clone(), Page { before_seq, limit: 5 }));
+                for reach in REACHES {
+                    both!(self, deliveries(reach, filter.clone(), Page { before_seq, limit: 5 }));
+                }
+            }
+        }
+        self.compare_audit()
+    }
+
+    fn compare_audit(&self) -> Result<(), TestCaseError> {
+        let any = AuditFilter::default;
+        let filters = [
+            any(),
+            AuditFilter { tenant_id: Some(TenantId(1)), ..any() },
+            AuditFilter { actor: Some("bootstrap".to_owned()), action: Some(Action::KeyCreate), ..any() },
+            AuditFilter { resource: Some("thing 1".to_owned()), after: Some(self.now - Millis(50)), ..any() },
+            AuditFilter { before: Some(self.now - Millis(30)), ..any() },
+        ];
+        for filter in filters {
+            for reach in REACHES {
+                both!(self, audit(reach, filter.clone(), Page { before_seq: None, limit: 9 }));
+                both!(self, audit(reach, filter.clone(), Page { before_seq: Some(3), limit: 1 }));
             }
         }
         Ok(())

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use doorstep_core::api_key::{ApiKey, KeyHash, Scope};
 use doorstep_core::attempt::{Answer, Attempt, Timings};
+use doorstep_core::audit::{Action, Actor, AuditEntry, AuditOutcome};
 use doorstep_core::delivery::{BehindDead, Delivery, Ordering, Settlement};
 use doorstep_core::destination::{Destination, DestinationSecrets, DestinationSettings, SigningSecret, Tenant};
 use doorstep_core::event::{Event, NewDelivery, NewEvent};
 use doorstep_core::gate::{Gate, GateLimits, GateState};
-use doorstep_core::id::{AttemptId, DeliveryId, DestinationId, EventId, TenantId};
+use doorstep_core::id::{AttemptId, DeliveryId, DestinationId, EventId, KeyId, SessionId, TenantId};
 use doorstep_core::outcome::{Outcome, StatusOverrides};
+use doorstep_core::portal::{PortalKey, PortalSession};
 use doorstep_core::retry::{DeadReason, Decision, RetryPolicy};
 use doorstep_core::route::Subscription;
 use doorstep_core::signature::ExtraStyle;
@@ -133,4 +136,43 @@ pub fn a_gate() -> GateState {
     let mut gate = Gate::restore(GateState::default());
     gate.pause();
     gate.state().clone()
+}
+
+/// One with something in every field but those that end it.
+pub fn api_key(id: KeyId, tenant_id: Option<TenantId>) -> ApiKey {
+    ApiKey {
+        id,
+        name: format!("Key {}", id.0),
+        scopes: [Scope::Ingest, Scope::Read].into(),
+        tenant_id,
+        source_cidrs: vec!["10.0.0.0/8".parse().expect("a range"), "::1/128".parse().expect("a range")],
+        created_at: NOW,
+        expires_at: None,
+        last_used_at: None,
+        revoked_at: None,
+        hash: KeyHash::of("a key"),
+    }
+}
+
+/// Its code is `code`.
+pub fn portal_session(id: SessionId, tenant_id: TenantId, now: Timestamp) -> PortalSession {
+    let key = PortalKey::Code { hash: KeyHash::of("code"), until: now + Millis(60) };
+    PortalSession { id, tenant_id, key, created_at: now, expires_at: now + Millis::from_hours(1) }
+}
+
+pub fn audit_entry(n: u8, tenant_id: Option<TenantId>, at: Timestamp) -> AuditEntry {
+    let changes = serde_json::json!({ "name": { "before": null, "after": n } });
+    AuditEntry {
+        at,
+        actor: match n % 2 {
+            0 => Actor::Bootstrap,
+            _ => Actor::Key { id: KeyId(n.into()), name: format!("Key {n}") },
+        },
+        from: "192.0.2.1".parse().ok(),
+        tenant_id,
+        action: Action::KeyCreate,
+        resource: format!("thing {n}"),
+        outcome: AuditOutcome::Done,
+        changes: changes.as_object().cloned().unwrap_or_default(),
+    }
 }

@@ -29,6 +29,8 @@ impl Memory {
         let minutes: Vec<_> = self.minutes.keys().filter(|(at, _)| *at < ages.activity).take(limit).copied().collect();
         purged.activity = minutes.len();
         self.minutes.retain(|key, _| !minutes.contains(key));
+        purged.audit = self.access.purge_audit(ages.audit, limit);
+        purged.access = self.access.purge_access(ages.audit, limit);
         purged
     }
 

@@ -7,6 +7,7 @@ use doorstep_core::destination::Tenant;
 use doorstep_core::event::Event;
 use doorstep_core::gate::GateState;
 use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
+use doorstep_core::reach::Reach;
 use doorstep_core::store::{
     Activity, ActivityQuery, Backlog, DeliveryFilter, DeliveryHistory, DeliveryStatus, DeliverySummary, DuePage,
     DueQuery, EventFilter, EventSummary, NAMESAKES_MAX, Page, StatusFilter, StoredDestination,
@@ -44,8 +45,15 @@ impl Memory {
         seqs.iter().map(|seq| self.events.get(seq).map(|accepted| Arc::clone(&accepted.event))).collect()
     }
 
-    pub(super) fn event(&self, tenant_id: Option<TenantId>, id: &EventId) -> Vec<(EventSummary, Arc<Event>)> {
-        let wanted = |of: TenantId, name: &EventId| name == id && tenant_id.is_none_or(|tenant_id| tenant_id == of);
+    pub(super) fn event(
+        &self,
+        reach: Reach,
+        tenant_id: Option<TenantId>,
+        id: &EventId,
+    ) -> Vec<(EventSummary, Arc<Event>)> {
+        let wanted = |of: TenantId, name: &EventId| {
+            name == id && reach.covers(of) && tenant_id.is_none_or(|tenant_id| tenant_id == of)
+        };
         let named = self.event_seqs.iter().filter(|((of, name), _)| wanted(*of, name)).take(NAMESAKES_MAX);
         let read = |seq: &u64| {
             let accepted = &self.events[seq];
@@ -54,7 +62,8 @@ impl Memory {
         named.map(|(_, seq)| read(seq)).collect()
     }
 
-    pub(super) fn event_list(&self, filter: &EventFilter, page: Page) -> Vec<EventSummary> {
+    pub(super) fn event_list(&self, reach: Reach, filter: EventFilter, page: Page) -> Vec<EventSummary> {
+        let Some(filter) = filter.within(reach) else { return Vec::new() };
         let EventFilter { tenant_id, event_type, accepted_after, accepted_before } = filter;
         let fits = |event: &EventSummary| {
             tenant_id.is_none_or(|tenant_id| tenant_id == event.tenant_id)
@@ -87,18 +96,26 @@ impl Memory {
         Backlog { queued: queued().count() as u64, oldest_created_at: oldest.map(|row| self.created_at(row)) }
     }
 
-    pub(super) fn delivery(&self, id: DeliveryId) -> Option<DeliveryHistory> {
-        let summary = self.summary(self.rows.get(&id)?);
+    pub(super) fn seen_backlog(&self, reach: Reach, id: DestinationId) -> Backlog {
+        if reach != Reach::All && !reach.covers_owner(self.tenant_of(id)) {
+            return Backlog::default();
+        }
+        self.backlog(id)
+    }
+
+    pub(super) fn delivery(&self, reach: Reach, id: DeliveryId) -> Option<DeliveryHistory> {
+        let summary = Some(self.summary(self.rows.get(&id)?)).filter(|line| reach.covers(line.tenant_id))?;
         let attempts = self.attempts.iter().filter(|(of, _)| *of == id).map(|(_, attempt)| attempt.clone());
         Some(DeliveryHistory { summary, attempts: attempts.collect() })
     }
 
-    pub(super) fn deliveries(&self, filter: &DeliveryFilter, page: Page) -> Vec<DeliverySummary> {
+    pub(super) fn deliveries(&self, reach: Reach, filter: DeliveryFilter, page: Page) -> Vec<DeliverySummary> {
+        let Some(filter) = filter.within(reach) else { return Vec::new() };
         let mut found: Vec<DeliverySummary> = self
             .rows()
             .map(|row| self.summary(row))
             .filter(|line| page.before_seq.is_none_or(|before| line.delivery.seq < before))
-            .filter(|line| fits(line, filter))
+            .filter(|line| fits(line, &filter))
             .collect();
         found.sort_by_key(|line| std::cmp::Reverse(line.delivery.seq));
         found.truncate(page.limit);
@@ -130,7 +147,7 @@ impl Memory {
         self.events[&row.delivery.event_seq].event.accepted_at
     }
 
-    pub(super) fn activity(&self, query: &ActivityQuery) -> Vec<Activity> {
+    pub(super) fn activity(&self, reach: Reach, query: &ActivityQuery) -> Vec<Activity> {
         let wanted = |minute: Timestamp| minute_of(query.from) <= minute && minute < query.until;
         self.minutes
             .iter()
@@ -141,6 +158,7 @@ impl Memory {
             })
             .filter(|activity| wanted(activity.minute))
             .filter(|activity| query.destination_id.is_none_or(|id| activity.destination_id == id))
+            .filter(|activity| reach == Reach::All || reach.covers_owner(self.tenant_of(activity.destination_id)))
             .take(query.limit)
             .collect()
     }

@@ -3,13 +3,17 @@
 use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use doorstep_core::api_key::ApiKey;
+use doorstep_core::audit::AuditEntry;
 use doorstep_core::delivery::Delivery;
 use doorstep_core::destination::Tenant;
 use doorstep_core::event::Event;
-use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
+use doorstep_core::id::{DeliveryId, DestinationId, EventId, KeyId, SessionId, TenantId};
+use doorstep_core::portal::PortalSession;
+use doorstep_core::reach::Reach;
 use doorstep_core::store::{
-    Activity, ActivityQuery, Ages, Backlog, DeliveryFilter, DeliveryHistory, DeliverySummary, DuePage, DueQuery,
-    EventFilter, EventSummary, Page, Purged, Reply, Store, StoredDestination, Write, Written,
+    Activity, ActivityQuery, Ages, AuditFilter, Backlog, DeliveryFilter, DeliveryHistory, DeliverySummary, DuePage,
+    DueQuery, EventFilter, EventSummary, Page, Purged, Reply, Store, StoredDestination, Write, Written,
 };
 use doorstep_core::time::Timestamp;
 
@@ -60,29 +64,46 @@ impl Store for MemoryStore {
         answer(self.lock().destinations(after, limit))
     }
 
-    fn event(&self, tenant_id: Option<TenantId>, id: EventId) -> Reply<'_, Vec<(EventSummary, Arc<Event>)>> {
-        answer(self.lock().event(tenant_id, &id))
+    fn event(
+        &self,
+        reach: Reach,
+        tenant_id: Option<TenantId>,
+        id: EventId,
+    ) -> Reply<'_, Vec<(EventSummary, Arc<Event>)>> {
+        answer(self.lock().event(reach, tenant_id, &id))
     }
 
-    fn event_list(&self, filter: EventFilter, page: Page) -> Reply<'_, Vec<EventSummary>> {
-        answer(self.lock().event_list(&filter, page))
+    fn event_list(&self, reach: Reach, filter: EventFilter, page: Page) -> Reply<'_, Vec<EventSummary>> {
+        answer(self.lock().event_list(reach, filter, page))
     }
 
-    fn delivery(&self, id: DeliveryId) -> Reply<'_, Option<DeliveryHistory>> {
-        answer(self.lock().delivery(id))
+    fn delivery(&self, reach: Reach, id: DeliveryId) -> Reply<'_, Option<DeliveryHistory>> {
+        answer(self.lock().delivery(reach, id))
     }
 
-    fn deliveries(&self, filter: DeliveryFilter, page: Page) -> Reply<'_, Vec<DeliverySummary>> {
-        answer(self.lock().deliveries(&filter, page))
+    fn deliveries(&self, reach: Reach, filter: DeliveryFilter, page: Page) -> Reply<'_, Vec<DeliverySummary>> {
+        answer(self.lock().deliveries(reach, filter, page))
     }
 
-    fn backlogs(&self, ids: Vec<DestinationId>) -> Reply<'_, Vec<Backlog>> {
+    fn backlogs(&self, reach: Reach, ids: Vec<DestinationId>) -> Reply<'_, Vec<Backlog>> {
         let memory = self.lock();
-        answer(ids.into_iter().map(|id| memory.backlog(id)).collect())
+        answer(ids.into_iter().map(|id| memory.seen_backlog(reach, id)).collect())
     }
 
-    fn activity(&self, query: ActivityQuery) -> Reply<'_, Vec<Activity>> {
-        answer(self.lock().activity(&query))
+    fn activity(&self, reach: Reach, query: ActivityQuery) -> Reply<'_, Vec<Activity>> {
+        answer(self.lock().activity(reach, &query))
+    }
+
+    fn api_keys(&self, reach: Reach, after: Option<KeyId>, limit: usize) -> Reply<'_, Vec<ApiKey>> {
+        answer(self.lock().access.keys(reach, after, limit))
+    }
+
+    fn portal_sessions(&self, reach: Reach, after: Option<SessionId>, limit: usize) -> Reply<'_, Vec<PortalSession>> {
+        answer(self.lock().access.sessions(reach, after, limit))
+    }
+
+    fn audit(&self, reach: Reach, filter: AuditFilter, page: Page) -> Reply<'_, Vec<(u64, AuditEntry)>> {
+        answer(self.lock().access.audit(reach, filter, page))
     }
 
     fn purge(&self, ages: Ages, limit: usize) -> Reply<'_, Purged> {

@@ -1,12 +1,14 @@
 //! What was sent and what came of it, counted by the minute.
 
 use doorstep_core::id::DestinationId;
+use doorstep_core::reach::Reach;
 use doorstep_core::store::{Activity, ActivityQuery, Tally};
 use doorstep_core::time::Timestamp;
 use rusqlite::{Connection, Row, params};
 
 use super::batch::Batch;
 use super::fault::Fault;
+use super::mandate::may_see;
 use super::row;
 use crate::minute::minute_of;
 
@@ -32,6 +34,9 @@ macro_rules! activity {
 }
 
 pub(super) const OF_ALL: &str = activity!("");
+/// Of a tenant's destinations.
+pub(super) const OF_TENANT: &str =
+    activity!(" and (select tenant_id from destinations where id = destination_id) = ?4");
 pub(super) const OF_ONE: &str = activity!(" and destination_id = ?4");
 
 impl Batch<'_> {
@@ -62,11 +67,16 @@ impl Batch<'_> {
     }
 }
 
-pub(super) fn activity(sql: &Connection, query: &ActivityQuery) -> Result<Vec<Activity>, Fault> {
+pub(super) fn activity(sql: &Connection, reach: Reach, query: &ActivityQuery) -> Result<Vec<Activity>, Fault> {
     let (from, until, limit) = (minute_of(query.from).0, query.until.0, row::number(query.limit));
-    let found = match query.destination_id {
-        None => sql.prepare_cached(OF_ALL)?.query_map(params![from, until, limit], read)?.collect(),
-        Some(id) => {
+    let found = match (query.destination_id, reach) {
+        (None, Reach::All) => sql.prepare_cached(OF_ALL)?.query_map(params![from, until, limit], read)?.collect(),
+        (None, Reach::Tenant(own)) => {
+            let of = params![from, until, limit, own.0.to_be_bytes()];
+            sql.prepare_cached(OF_TENANT)?.query_map(of, read)?.collect::<Result<_, _>>()
+        }
+        (Some(id), _) if !may_see(sql, reach, id)? => Ok(Vec::new()),
+        (Some(id), _) => {
             let of = params![from, until, limit, id.0.to_be_bytes()];
             sql.prepare_cached(OF_ONE)?.query_map(of, read)?.collect::<Result<_, _>>()
         }

@@ -91,7 +91,7 @@ pub(super) struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    fn write(&mut self, write: Write, now: Timestamp) -> Result<Written, Fault> {
+    pub(super) fn write(&mut self, write: Write, now: Timestamp) -> Result<Written, Fault> {
         match write {
             Write::Accept(new) => self.accept(&new, now),
             Write::Settle(settled) => Ok(Written::Settled { available: self.settle(&settled)?.into_iter().collect() }),
@@ -101,6 +101,17 @@ impl Batch<'_> {
             Write::PutTenant(tenant) => self.put_tenant(&tenant),
             Write::PutDestination(destination) => self.put_destination(&destination),
             Write::RemoveDestination { destination_id } => self.remove_destination(destination_id),
+            Write::ByHand(by_hand) => self.by_hand(*by_hand, now),
+            Write::PutApiKey(key) => self.put_api_key(&key),
+            Write::RevokeApiKey { key_id } => self.revoke_api_key(key_id, now),
+            Write::UsedApiKeys(used) => self.used_api_keys(&used),
+            Write::PutPortalSession(session) => self.put_portal_session(&session),
+            Write::OpenPortalSession { session_id, code, token } => {
+                self.open_portal_session(session_id, &code, token, now)
+            }
+            Write::EndPortalSession { session_id } => self.end_portal_session(session_id),
+            Write::EndPortalSessions { tenant_id } => self.end_portal_sessions(tenant_id),
+            Write::Audit(entry) => self.note(&entry),
         }
     }
 

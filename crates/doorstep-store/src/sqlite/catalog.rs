@@ -3,6 +3,7 @@
 use doorstep_core::destination::{Destination, DestinationSettings, Tenant};
 use doorstep_core::gate::GateState;
 use doorstep_core::id::{DestinationId, TenantId};
+use doorstep_core::reach::Reach;
 use doorstep_core::store::{Backlog, Refusal, StoredDestination, Written};
 use doorstep_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -10,6 +11,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::accept::IS_DESTINATION;
 use super::batch::Batch;
 use super::fault::Fault;
+use super::mandate::may_see;
 use super::row;
 use super::seal::{seal, unseal};
 
@@ -139,7 +141,7 @@ pub(super) fn destinations(
 }
 
 /// Where a list begins. Every ID is longer than nothing at all, and so comes behind it.
-fn from(after: Option<u128>) -> Vec<u8> {
+pub(super) fn from(after: Option<u128>) -> Vec<u8> {
     after.map_or(Vec::new(), |id| id.to_be_bytes().to_vec())
 }
 
@@ -162,8 +164,12 @@ fn stored(row: &Row<'_>) -> Result<StoredDestination, Fault> {
     })
 }
 
-pub(super) fn backlogs(sql: &Connection, ids: &[DestinationId]) -> Result<Vec<Backlog>, Fault> {
-    ids.iter().map(|id| backlog(sql, id.0.to_be_bytes())).collect()
+pub(super) fn backlogs(sql: &Connection, reach: Reach, ids: &[DestinationId]) -> Result<Vec<Backlog>, Fault> {
+    let seen = |id: &DestinationId| match may_see(sql, reach, *id)? {
+        true => backlog(sql, id.0.to_be_bytes()),
+        false => Ok(Backlog::default()),
+    };
+    ids.iter().map(seen).collect()
 }
 
 fn backlog(sql: &Connection, id: [u8; 16]) -> Result<Backlog, Fault> {

@@ -202,6 +202,6 @@ fn the_age_of_a_large_backlog_is_found_at_the_front() {
     let (found, all_steps) = steps(catalog::OLDEST, &[&id]);
     assert_eq!((front, found), (Some(501), Some(501)));
     assert!(front_steps * 10 < all_steps, "{front_steps} {all_steps}");
-    let backlog = catalog::backlogs(&sql, &[DST]).unwrap()[0];
+    let backlog = catalog::backlogs(&sql, doorstep_core::reach::Reach::All, &[DST]).unwrap()[0];
     assert_eq!((backlog.queued, backlog.oldest_created_at), (n, Some(doorstep_core::time::Timestamp(501))));
 }

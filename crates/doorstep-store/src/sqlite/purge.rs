@@ -54,7 +54,8 @@ impl Batch<'_> {
         let events = self.execute(PURGE_EVENTS, params![ages.events.0, row::number(limit)])?;
         self.purge_stretches(limit)?;
         let activity = self.execute(PURGE_ACTIVITY, params![ages.activity.0, row::number(limit)])?;
-        Ok(Purged { delivered, dead, attempts, events, activity, removed, available })
+        let (audit, access) = (self.purge_audit(ages.audit, limit)?, self.purge_access(ages.audit, limit)?);
+        Ok(Purged { delivered, dead, attempts, events, activity, audit, access, removed, available })
     }
 
     fn purge_delivered(&self, before: Timestamp, limit: usize) -> Result<usize, Fault> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use doorstep_core::delivery::{BehindDead, Track};
 use doorstep_core::event::NewEvent;
 use doorstep_core::id::{DeliveryId, DestinationId, TenantId};
+use doorstep_core::reach::Reach;
 use doorstep_core::retry::Decision;
 use doorstep_core::store::{DeliveryFilter, DueQuery, Page, Store, StoreError, Write, Written};
 use rusqlite::Connection;
@@ -112,7 +113,8 @@ fn a_full_disk_loses_nothing_that_was_acknowledged_and_is_no_trouble_once_there_
     assert!(is_unavailable::<()>(Err(failed)));
     assert!(acknowledged > 0);
     let kept = |store: &SqliteStore| {
-        ask(store.deliveries(DeliveryFilter::default(), Page { before_seq: None, limit: 100_000 })).len() as u128
+        ask(store.deliveries(Reach::All, DeliveryFilter::default(), Page { before_seq: None, limit: 100_000 })).len()
+            as u128
     };
     assert_eq!(kept(&store), acknowledged * 10, "all of a batch or none");
     assert!(is_unavailable(wait(store.write(batch(acknowledged), NOW))), "it fails again, and lives on");
@@ -122,7 +124,9 @@ fn a_full_disk_loses_nothing_that_was_acknowledged_and_is_no_trouble_once_there_
     drop(store);
     let store = open(directory.path()).unwrap();
     assert_eq!(kept(&store), acknowledged * 10 + 10);
-    let newest = ask(store.deliveries(DeliveryFilter::default(), Page { before_seq: None, limit: 1 })).pop().unwrap();
+    let newest = ask(store.deliveries(Reach::All, DeliveryFilter::default(), Page { before_seq: None, limit: 1 }))
+        .pop()
+        .unwrap();
     assert_eq!(u128::from(newest.delivery.seq), acknowledged * 10 + 10, "failed batches leave no gap in the numbers");
     assert_eq!(newest.delivery.ordering.unwrap().sequence, newest.delivery.seq);
 }
@@ -157,7 +161,7 @@ fn what_cannot_be_read_is_said_to_be_corrupt_and_the_rest_goes_on() {
     assert!(ask(store.events(vec![2]))[0].is_some());
     assert!(matches!(wait(store.destinations(None, 9)), Err(StoreError::Corrupt(_))));
     assert_eq!(ask(store.destinations(Some(bad), 9)).len(), 1);
-    assert!(matches!(wait(store.delivery(DeliveryId(1))), Err(StoreError::Corrupt(_))));
+    assert!(matches!(wait(store.delivery(Reach::All, DeliveryId(1))), Err(StoreError::Corrupt(_))));
     let Written::Accepted { available, .. } = &made[3] else { panic!("{made:?}") };
     one(&store, settle(&available[0], Decision::Delivered, BehindDead::Skip, NOW)).unwrap();
     assert!(matches!(one(&store, accept(1, None)), Err(StoreError::Corrupt(_))));
@@ -212,7 +216,7 @@ fn a_list_goes_on_across_stretches_and_leaves_none_out() {
         loop {
             let before_seq = found.last().map(|seq| seq.cast_unsigned());
             let limit = if wanted_rare { 2 } else { 1_000 };
-            let page = ask(store.deliveries(filter.clone(), Page { before_seq, limit }));
+            let page = ask(store.deliveries(Reach::All, filter.clone(), Page { before_seq, limit }));
             found.extend(page.iter().map(|line| line.delivery.seq.cast_signed()));
             if page.is_empty() {
                 break;
@@ -233,9 +237,9 @@ fn a_search_that_takes_too_long_is_cut_off_and_the_next_one_is_answered() {
     let page = Page { before_seq: None, limit: 9 };
     let rare = DeliveryFilter { code: Some(599), ..DeliveryFilter::default() };
     for _ in 0..2 {
-        let cut = wait(store.deliveries(rare.clone(), page));
+        let cut = wait(store.deliveries(Reach::All, rare.clone(), page));
         assert!(matches!(cut, Err(StoreError::TookTooLong)), "{cut:?}");
-        assert_eq!(ask(store.deliveries(DeliveryFilter::default(), page)).len(), 9, "this one is quick");
+        assert_eq!(ask(store.deliveries(Reach::All, DeliveryFilter::default(), page)).len(), 9, "this one is quick");
     }
     let query = DueQuery { destination_id: DST, track: Track::First, after: None, limit: 2_000 };
     assert_eq!(ask(store.due(vec![query]))[0].deliveries.len(), 2_000, "the engine is not hurried");
@@ -266,5 +270,5 @@ fn a_full_queue_makes_callers_wait_and_loses_none_of_them() {
     for reply in replies {
         ask(reply);
     }
-    assert_eq!(ask(store.backlogs(vec![DST]))[0].queued, 50);
+    assert_eq!(ask(store.backlogs(Reach::All, vec![DST]))[0].queued, 50);
 }

@@ -103,6 +103,8 @@ settings! {
     retain_events_days: u32 = "30", Number, value::between(1, 3_650);
     /// Days for which activity by the minute is kept.
     retain_activity_days: u32 = "90", Number, value::between(1, 3_650);
+    /// Days for which the audit log is kept, and keys that have ended.
+    retain_audit_days: u32 = "365", Number, value::between(1, 3_650);
 }
 
 fn read<T>(

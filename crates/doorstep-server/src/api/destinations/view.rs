@@ -9,6 +9,7 @@ use doorstep_core::filter::Filter;
 use doorstep_core::gate::{GateStatus, SuspensionReason, ThrottleReason};
 use doorstep_core::id::{DestinationId, TenantId};
 use doorstep_core::outcome::StatusOverrides;
+use doorstep_core::reach::Reach;
 use doorstep_core::retry::PolicySpec;
 use doorstep_core::route::TypePatterns;
 use doorstep_core::store::{ActivityQuery, Backlog, Tally};
@@ -98,14 +99,15 @@ pub(crate) struct DestinationPage {
     pub(super) next_cursor: Option<String>,
 }
 
-pub(super) async fn view(app: &App, destination: &Destination) -> Result<DestinationView, Problem> {
+pub(super) async fn view(app: &App, reach: Reach, destination: &Destination) -> Result<DestinationView, Problem> {
     let id = destination.id;
     let gate = app.engine.gates(vec![id]).await?.pop().flatten();
-    let backlog = app.store.backlogs(vec![id]).await?.pop().unwrap_or_default();
+    let backlog = app.store.backlogs(reach, vec![id]).await?.pop().unwrap_or_default();
     let now = app.engine.now();
     let (from, limit) = (now - SUCCESS_RATE_OVER, 100);
     let until = now + Millis::from_mins(1);
-    let minutes = app.store.activity(ActivityQuery { destination_id: Some(id), from, until, limit }).await?;
+    let query = ActivityQuery { destination_id: Some(id), from, until, limit };
+    let minutes = app.store.activity(reach, query).await?;
     let mut tally = Tally::default();
     for minute in minutes {
         tally.add(&minute.tally);
@@ -115,10 +117,14 @@ pub(super) async fn view(app: &App, destination: &Destination) -> Result<Destina
     Ok(view)
 }
 
-pub(super) async fn views(app: &App, found: &[std::sync::Arc<Destination>]) -> Result<Vec<DestinationView>, Problem> {
+pub(super) async fn views(
+    app: &App,
+    reach: Reach,
+    found: &[std::sync::Arc<Destination>],
+) -> Result<Vec<DestinationView>, Problem> {
     let ids: Vec<DestinationId> = found.iter().map(|destination| destination.id).collect();
     let gates = app.engine.gates(ids.clone()).await?;
-    let backlogs = app.store.backlogs(ids).await?;
+    let backlogs = app.store.backlogs(reach, ids).await?;
     let lines = found.iter().zip(gates).zip(backlogs);
     Ok(lines
         .map(|((destination, gate), backlog)| DestinationView::of(app, destination, gate.as_ref(), backlog))

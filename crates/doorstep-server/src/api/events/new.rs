@@ -11,6 +11,7 @@ use bytes::Bytes;
 use doorstep_core::custom_headers::CustomHeaders;
 use doorstep_core::event::Event;
 use doorstep_core::id::{EventId, TenantId};
+use doorstep_core::reach::Reach;
 use doorstep_core::route::EventType;
 use doorstep_core::time::Millis;
 use http::{HeaderMap, HeaderValue};
@@ -78,10 +79,11 @@ impl NewEvent<'_> {
     pub(super) fn read(
         self,
         app: &App,
+        reach: Reach,
         key: Option<String>,
         keep: impl FnOnce(&[u8]) -> Bytes,
     ) -> Result<Event, Problem> {
-        if app.engine.tenant(self.tenant_id).is_none() {
+        if app.engine.tenant(reach, self.tenant_id).is_none() {
             return Err(Problem::names_nothing("/tenant_id", format!("there is no tenant {}", self.tenant_id)));
         }
         let mut faults = Vec::new();

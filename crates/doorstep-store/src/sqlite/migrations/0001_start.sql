@@ -196,3 +196,29 @@ create table activity (
     took_max       integer not null,
     primary key (minute, destination_id)
 ) strict, without rowid;
+
+-- `ended_at`: revoked or expired, whichever comes first; it may lie in the future.
+create table api_keys (
+    id        blob primary key,
+    tenant_id blob,
+    ended_at  integer,
+    key       blob not null
+) strict, without rowid;
+
+create table portal_sessions (
+    id         blob primary key,
+    tenant_id  blob not null,
+    expires_at integer not null,
+    session    blob not null
+) strict, without rowid;
+
+-- Append-only, and taken away from the front. No number is given out twice.
+create table audit (
+    n         integer primary key autoincrement,
+    at        integer not null,
+    tenant_id blob,
+    actor     text not null,
+    action    text not null,
+    resource  text not null,
+    entry     blob not null
+) strict;

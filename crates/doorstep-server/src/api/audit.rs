@@ -1,0 +1,114 @@
+//! The audit log: who changed what, when and from where (S7).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::State;
+use doorstep_core::audit::{Action, Actor, AuditEntry, AuditOutcome};
+use doorstep_core::id::TenantId;
+use doorstep_core::store::{AuditFilter, Page};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::ask::Query;
+use crate::auth::caller::Caller;
+use crate::page;
+use crate::problem::Problem;
+use crate::when::When;
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(list))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AuditView {
+    at: When,
+    /// `{"kind": "key", "id": …, "name": …}`, `{"kind": "portal", "id": …}` or `{"kind": "bootstrap"}`.
+    #[schema(value_type = Object)]
+    actor: Actor,
+    /// The address that the request came from.
+    #[schema(value_type = Option<String>, required)]
+    from: Option<IpAddr>,
+    #[schema(value_type = Option<String>, required)]
+    tenant_id: Option<TenantId>,
+    #[schema(value_type = String, example = "destination.update")]
+    action: Action,
+    resource: ResourceView,
+    /// `done` or `denied`.
+    #[schema(value_type = String)]
+    outcome: AuditOutcome,
+    /// Field by field, what it was and what it is. Secrets are masked.
+    #[schema(value_type = Object, example = json!({"name": {"before": "a", "after": "b"}}))]
+    changes: Map<String, Value>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ResourceView {
+    #[schema(example = "destination")]
+    kind: &'static str,
+    id: String,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AuditPage {
+    data: Vec<AuditView>,
+    #[schema(required)]
+    next_cursor: Option<String>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AuditList {
+    #[param(value_type = Option<String>)]
+    tenant_id: Option<TenantId>,
+    /// A key's or a portal session's ID, or `bootstrap`.
+    actor: Option<String>,
+    /// Such as `destination.pause`.
+    action: Option<String>,
+    /// The ID of what was acted on.
+    resource: Option<String>,
+    #[param(value_type = Option<String>)]
+    created_after: Option<When>,
+    #[param(value_type = Option<String>)]
+    created_before: Option<When>,
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+/// Who changed what, newest first
+#[utoipa::path(get, path = "/v1/audit", tag = "audit", params(AuditList),
+    responses((status = 200, body = AuditPage), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Query(asked): Query<AuditList>,
+) -> Result<axum::Json<AuditPage>, Problem> {
+    let limit = page::limit(asked.limit)?;
+    let before_seq = page::read_cursor("aud", asked.cursor.as_deref())?;
+    let action = asked.action.map(|action| action.parse()).transpose();
+    let filter = AuditFilter {
+        tenant_id: asked.tenant_id,
+        actor: asked.actor,
+        action: action.map_err(|fault: String| Problem::invalid_at("?action", fault))?,
+        resource: asked.resource,
+        after: asked.created_after.map(|at| at.0),
+        before: asked.created_before.map(|at| at.0),
+    };
+    let mut found = app.store.audit(caller.reach, filter, Page { before_seq, limit: limit + 1 }).await?;
+    let next_cursor = page::cut(&mut found, limit, |(n, _)| page::cursor("aud", n));
+    let data = found.into_iter().map(|(_, entry)| AuditView::of(entry)).collect();
+    Ok(axum::Json(AuditPage { data, next_cursor }))
+}
+
+impl AuditView {
+    fn of(entry: AuditEntry) -> Self {
+        let AuditEntry { at, actor, from, tenant_id, action, resource, outcome, changes } = entry;
+        let resource = ResourceView { kind: action.kind(), id: resource };
+        Self { at: When(at), actor, from, tenant_id, action, resource, outcome, changes }
+    }
+}

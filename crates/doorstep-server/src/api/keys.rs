@@ -1,0 +1,242 @@
+//! API keys (S7).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use doorstep_core::api_key::{ApiKey, KeyText, SECRET_LEN, Scope};
+use doorstep_core::audit::Action;
+use doorstep_core::id::{KeyId, TenantId};
+use doorstep_core::store::{ByHand, Refusal, Write, Written};
+use http::StatusCode;
+use http::header::LOCATION;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::tenants::check_name;
+use crate::app::App;
+use crate::ask::{Id, Query};
+use crate::auth::caller::Caller;
+use crate::auth::ring::KEYS_MAX;
+use crate::body::Json;
+use crate::page;
+use crate::problem::{FieldFault, Problem};
+use crate::when::When;
+
+/// Ranges that a key may be used from.
+const CIDRS_MAX: usize = 50;
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get, revoke))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewKey {
+    #[schema(min_length = 1, max_length = 200, example = "billing service")]
+    name: String,
+    /// What it is good for: `ingest`, `read`, `operate`, `admin`.
+    #[schema(value_type = Vec<String>, example = json!(["ingest"]))]
+    scopes: BTreeSet<Scope>,
+    /// Limits it to this tenant's things.
+    #[schema(value_type = Option<String>)]
+    tenant_id: Option<TenantId>,
+    /// Where it may be used from, such as `10.0.0.0/8`; anywhere if none is given.
+    #[serde(default)]
+    #[schema(max_items = 50)]
+    source_cidrs: Vec<String>,
+    #[serde(default)]
+    expires_at: Option<When>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct KeyView {
+    #[schema(value_type = String, example = "key_01j9zq3k5v8w2x4y6z7a8b9c0d")]
+    id: KeyId,
+    name: String,
+    #[schema(value_type = Vec<String>)]
+    scopes: BTreeSet<Scope>,
+    #[schema(value_type = Option<String>, required)]
+    tenant_id: Option<TenantId>,
+    source_cidrs: Vec<String>,
+    created_at: When,
+    #[schema(required)]
+    expires_at: Option<When>,
+    /// To the minute, about.
+    #[schema(required)]
+    last_used_at: Option<When>,
+    #[schema(required)]
+    revoked_at: Option<When>,
+}
+
+/// A key with what its owner is shown once.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct NewKeyView {
+    #[serde(flatten)]
+    view: KeyView,
+    /// The key itself. It is shown here and never again.
+    key: String,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct KeyPage {
+    data: Vec<KeyView>,
+    #[schema(required)]
+    next_cursor: Option<String>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KeyList {
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+/// Make an API key
+///
+/// Whoever is limited to a tenant makes keys for that tenant alone.
+#[utoipa::path(post, path = "/v1/keys", tag = "keys", request_body = NewKey,
+    responses((status = 201, body = NewKeyView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<NewKey>) -> Result<Response, Problem> {
+    let (text, key) = new.read(&app, &caller)?;
+    if !app.keys.has_room(app.engine.now()) {
+        let detail = format!("{KEYS_MAX} keys are in use at most: revoke one that is not needed any more");
+        return Err(Problem::conflict("too_many_keys", detail));
+    }
+    let after = told(&key);
+    let mandate = caller.mandate(&app, Action::KeyCreate, key.tenant_id, key.id, (&Value::Null, &after));
+    let change = Write::PutApiKey(Box::new(key.clone()));
+    super::save(&app, ByHand { mandate, change }).await??;
+    app.keys.put(key.clone());
+    let at = [(LOCATION, format!("/v1/keys/{}", key.id))];
+    let body = NewKeyView { view: KeyView::of(key), key: text.reveal().to_owned() };
+    Ok((StatusCode::CREATED, at, axum::Json(body)).into_response())
+}
+
+/// API keys, oldest first; also those that were revoked or have expired
+#[utoipa::path(get, path = "/v1/keys", tag = "keys", params(KeyList),
+    responses((status = 200, body = KeyPage), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Query(asked): Query<KeyList>,
+) -> Result<axum::Json<KeyPage>, Problem> {
+    let limit = page::limit(asked.limit)?;
+    let after = page::read_cursor("key", asked.cursor.as_deref())?;
+    let mut found = app.store.api_keys(caller.reach, after, limit + 1).await?;
+    let next_cursor = page::cut(&mut found, limit, |last| page::cursor("key", last.id));
+    Ok(axum::Json(KeyPage { data: found.into_iter().map(KeyView::of).collect(), next_cursor }))
+}
+
+/// One API key
+#[utoipa::path(get, path = "/v1/keys/{id}", tag = "keys", params(("id" = String, Path)),
+    responses((status = 200, body = KeyView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn get(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<KeyId>) -> Result<axum::Json<KeyView>, Problem> {
+    known(&app, &caller, id).await.map(KeyView::of).map(axum::Json)
+}
+
+/// Revoke an API key, at once and for ever
+#[utoipa::path(delete, path = "/v1/keys/{id}", tag = "keys", params(("id" = String, Path)),
+    responses((status = 204), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn revoke(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<KeyId>) -> Result<StatusCode, Problem> {
+    let key = known(&app, &caller, id).await?;
+    let mandate = caller.mandate(&app, Action::KeyRevoke, key.tenant_id, id, (&told(&key), &Value::Null));
+    match super::save(&app, ByHand { mandate, change: Write::RevokeApiKey { key_id: id } }).await? {
+        // It was revoked before: it stays so.
+        Ok(Written::Saved) | Err(Refusal::NotFound) => {}
+        Ok(_) => return Err(nothing(id)),
+        Err(refusal) => return Err(refusal.into()),
+    }
+    app.keys.remove(id);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// IDs are in the order of the list, so the one before leads to it.
+async fn known(app: &App, caller: &Caller, id: KeyId) -> Result<ApiKey, Problem> {
+    let before = id.0.checked_sub(1).map(KeyId);
+    let found = app.store.api_keys(caller.reach, before, 1).await?.pop();
+    found.filter(|key| key.id == id).ok_or_else(|| nothing(id))
+}
+
+fn nothing(id: KeyId) -> Problem {
+    Problem::not_found(format!("there is no key {id}"))
+}
+
+/// What the audit log tells of it.
+fn told(key: &ApiKey) -> Value {
+    let cidrs: Vec<String> = key.source_cidrs.iter().map(ToString::to_string).collect();
+    json!({ "name": key.name, "scopes": key.scopes, "source_cidrs": cidrs, "expires_at": key.expires_at.map(When) })
+}
+
+impl NewKey {
+    fn read(self, app: &App, caller: &Caller) -> Result<(KeyText, ApiKey), Problem> {
+        let mut faults = Vec::new();
+        let now = app.engine.now();
+        if let Err(fault) = check_name(&self.name) {
+            faults.push(FieldFault::new("/name", fault));
+        }
+        if self.scopes.is_empty() {
+            faults.push(FieldFault::new("/scopes", "is empty: name one or more of ingest, read, operate, admin"));
+        }
+        let tenant_id = self.tenant_id.or(caller.reach.tenant_id());
+        if let Some(tenant_id) = tenant_id
+            && app.engine.tenant(caller.reach, tenant_id).is_none()
+        {
+            faults.push(FieldFault::new("/tenant_id", format!("there is no tenant {tenant_id}")));
+        }
+        if self.source_cidrs.len() > CIDRS_MAX {
+            faults.push(FieldFault::new("/source_cidrs", format!("has at most {CIDRS_MAX} ranges")));
+        }
+        let mut source_cidrs = Vec::new();
+        for (at, text) in self.source_cidrs.iter().take(CIDRS_MAX).enumerate() {
+            match text.parse::<ipnet::IpNet>() {
+                Ok(range) => source_cidrs.push(range.trunc()),
+                Err(_) => faults.push(FieldFault::new(
+                    format!("/source_cidrs/{at}"),
+                    "is not a range of addresses: it looks like 10.0.0.0/8, or 192.0.2.7/32 for one address",
+                )),
+            }
+        }
+        if self.expires_at.is_some_and(|at| at.0 <= now) {
+            faults.push(FieldFault::new("/expires_at", "lies in the past"));
+        }
+        if !faults.is_empty() {
+            return Err(Problem::invalid(faults));
+        }
+        let text = KeyText::new(KeyId(app.engine.new_id()), &super::chance::<SECRET_LEN>()?);
+        let key = ApiKey {
+            id: text.id,
+            name: self.name,
+            scopes: self.scopes,
+            tenant_id,
+            source_cidrs,
+            created_at: now,
+            expires_at: self.expires_at.map(|at| at.0),
+            last_used_at: None,
+            revoked_at: None,
+            hash: text.hash(),
+        };
+        Ok((text, key))
+    }
+}
+
+impl KeyView {
+    fn of(key: ApiKey) -> Self {
+        Self {
+            id: key.id,
+            name: key.name,
+            scopes: key.scopes,
+            tenant_id: key.tenant_id,
+            source_cidrs: key.source_cidrs.iter().map(ToString::to_string).collect(),
+            created_at: When(key.created_at),
+            expires_at: key.expires_at.map(When),
+            last_used_at: key.last_used_at.map(When),
+            revoked_at: key.revoked_at.map(When),
+        }
+    }
+}

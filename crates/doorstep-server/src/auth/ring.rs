@@ -1,0 +1,175 @@
+//! Every key and portal session that is good for something, in memory: nobody waits for the store to be recognised.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use doorstep_core::api_key::{ApiKey, KeyHash};
+use doorstep_core::id::{KeyId, SessionId, TenantId};
+use doorstep_core::portal::{PortalKey, PortalSession};
+use doorstep_core::time::{Millis, Timestamp};
+
+/// Keys that are good for something, at the same time.
+pub(crate) const KEYS_MAX: usize = 10_000;
+/// Portal sessions at the same time.
+pub(crate) const SESSIONS_MAX: usize = 100_000;
+/// When a key was used is noted this often, at most.
+const NOTED_EVERY: Millis = Millis::from_mins(1);
+
+#[derive(Debug, Default)]
+pub(crate) struct KeyRing(RwLock<HashMap<KeyId, Arc<HeldKey>>>);
+
+#[derive(Debug)]
+pub(crate) struct HeldKey {
+    pub(crate) key: ApiKey,
+    used_at: AtomicI64,
+    noted_at: AtomicI64,
+}
+
+impl HeldKey {
+    /// One store to memory: whoever sends events waits for nothing.
+    pub(crate) fn used(&self, now: Timestamp) {
+        self.used_at.fetch_max(now.0, Ordering::Relaxed);
+    }
+}
+
+impl KeyRing {
+    /// One that was revoked is not taken.
+    pub(crate) fn put(&self, key: ApiKey) {
+        if key.revoked_at.is_some() {
+            return;
+        }
+        let last = key.last_used_at.map_or(i64::MIN, |at| at.0);
+        let held = HeldKey { used_at: AtomicI64::new(last), noted_at: AtomicI64::new(last), key };
+        self.write(|keys| keys.insert(held.key.id, Arc::new(held)));
+    }
+
+    pub(crate) fn get(&self, id: KeyId) -> Option<Arc<HeldKey>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+    }
+
+    pub(crate) fn remove(&self, id: KeyId) {
+        self.write(|keys| keys.remove(&id));
+    }
+
+    /// Whether there is room for another one, once those that have expired are gone.
+    pub(crate) fn has_room(&self, now: Timestamp) -> bool {
+        self.write(|keys| {
+            if keys.len() >= KEYS_MAX {
+                keys.retain(|_, held| !held.key.is_over(now));
+            }
+            keys.len() < KEYS_MAX
+        })
+    }
+
+    /// The keys that were used, and whose last note is old.
+    pub(crate) fn to_note(&self) -> Vec<(KeyId, Timestamp)> {
+        let keys = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let news = |held: &Arc<HeldKey>| {
+            let (used, noted) = (held.used_at.load(Ordering::Relaxed), held.noted_at.load(Ordering::Relaxed));
+            let is_old = noted < used && Timestamp(noted) + NOTED_EVERY <= Timestamp(used);
+            is_old.then(|| {
+                held.noted_at.store(used, Ordering::Relaxed);
+                (held.key.id, Timestamp(used))
+            })
+        };
+        keys.values().filter_map(news).collect()
+    }
+
+    fn write<T>(&self, write: impl FnOnce(&mut HashMap<KeyId, Arc<HeldKey>>) -> T) -> T {
+        write(&mut self.0.write().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Sessions(RwLock<HashMap<SessionId, PortalSession>>);
+
+impl Sessions {
+    pub(crate) fn put(&self, session: PortalSession) {
+        self.write(|sessions| sessions.insert(session.id, session));
+    }
+
+    pub(crate) fn get(&self, id: SessionId) -> Option<PortalSession> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+    }
+
+    pub(crate) fn remove(&self, id: SessionId) {
+        self.write(|sessions| sessions.remove(&id));
+    }
+
+    pub(crate) fn remove_all(&self, of: TenantId) {
+        self.write(|sessions| sessions.retain(|_, session| session.tenant_id != of));
+    }
+
+    pub(crate) fn has_room(&self, now: Timestamp) -> bool {
+        self.write(|sessions| {
+            if sessions.len() >= SESSIONS_MAX {
+                sessions.retain(|_, session| now < session.expires_at);
+            }
+            sessions.len() < SESSIONS_MAX
+        })
+    }
+
+    /// The session that this is the token of.
+    pub(crate) fn opened(&self, id: SessionId, token: &str, now: Timestamp) -> Option<PortalSession> {
+        let fits = |hash: &KeyHash| hash.is_of(token);
+        self.get(id).filter(|session| now < session.expires_at).filter(|session| match &session.key {
+            PortalKey::Token { hash } => fits(hash),
+            PortalKey::Code { .. } => false,
+        })
+    }
+
+    pub(crate) fn is_open(&self, id: SessionId, now: Timestamp) -> bool {
+        self.get(id).is_some_and(|session| now < session.expires_at && matches!(session.key, PortalKey::Token { .. }))
+    }
+
+    fn write<T>(&self, write: impl FnOnce(&mut HashMap<SessionId, PortalSession>) -> T) -> T {
+        write(&mut self.0.write().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(id: u128) -> ApiKey {
+        ApiKey {
+            id: KeyId(id),
+            name: "one".to_owned(),
+            scopes: [].into(),
+            tenant_id: None,
+            source_cidrs: vec![],
+            created_at: Timestamp(0),
+            expires_at: Some(Timestamp(5)),
+            last_used_at: None,
+            revoked_at: None,
+            hash: KeyHash::of("one"),
+        }
+    }
+
+    #[test]
+    fn the_use_of_a_key_is_noted_once_a_minute_at_most() {
+        let ring = KeyRing::default();
+        ring.put(key(1));
+        ring.put(key(2));
+        assert_eq!(ring.to_note(), []);
+        let held = ring.get(KeyId(1)).unwrap();
+        held.used(Timestamp(100));
+        assert_eq!(ring.to_note(), [(KeyId(1), Timestamp(100))]);
+        held.used(Timestamp(60_099));
+        assert_eq!(ring.to_note(), []);
+        held.used(Timestamp(60_100));
+        assert_eq!(ring.to_note(), [(KeyId(1), Timestamp(60_100))]);
+        assert_eq!(ring.to_note(), []);
+    }
+
+    #[test]
+    fn a_full_ring_makes_room_by_what_has_expired() {
+        let ring = KeyRing::default();
+        (0..KEYS_MAX as u128).for_each(|id| ring.put(key(id)));
+        assert!(!ring.has_room(Timestamp(4)));
+        assert!(ring.has_room(Timestamp(5)));
+        ring.put(ApiKey { revoked_at: Some(Timestamp(1)), ..key(7) });
+        assert!(ring.get(KeyId(7)).is_none(), "a revoked key is good for nothing");
+    }
+}

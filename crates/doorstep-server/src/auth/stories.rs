@@ -1,0 +1,176 @@
+//! What happens to keys and portal sessions over time, and what is noted of it.
+
+use std::sync::Arc;
+
+use doorstep_core::api_key::Scope;
+use doorstep_core::reach::Reach;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::world::{With, World};
+
+async fn make_key(world: &World, body: Value) -> (String, String) {
+    let (status, made) = world.ask("POST", "/v1/keys", body).await;
+    assert_eq!(status, StatusCode::CREATED, "{made}");
+    (made["id"].as_str().unwrap().to_owned(), made["key"].as_str().unwrap().to_owned())
+}
+
+async fn audited(world: &World, query: &str) -> Vec<Value> {
+    let (status, found) = world.ask("GET", &format!("/v1/audit{query}"), Value::Null).await;
+    assert_eq!(status, StatusCode::OK, "{found}");
+    found["data"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_key_is_shown_once_and_works_until_it_is_revoked_also_after_a_restart() {
+    let world = World::new().await;
+    let (id, key) = make_key(&world, json!({ "name": "k", "scopes": ["read"] })).await;
+    let (_, shown) = world.ask("GET", &format!("/v1/keys/{id}"), Value::Null).await;
+    assert!(!shown.to_string().contains(&key[31..]) && shown.get("key").is_none(), "{shown}");
+    let with = With::Bearer(key);
+    let looks = async |world: &World| world.ask_with(&with, "GET", "/v1/tenants", Value::Null).await.0;
+    assert_eq!(looks(&world).await, StatusCode::OK);
+    let again = World::over(Arc::clone(&world.store)).await;
+    assert_eq!(looks(&again).await, StatusCode::OK);
+    for _ in 0..2 {
+        let (status, _) = again.ask("DELETE", &format!("/v1/keys/{id}"), Value::Null).await;
+        assert_eq!(status, StatusCode::NO_CONTENT, "revoked once is revoked");
+    }
+    assert_eq!(looks(&again).await, StatusCode::UNAUTHORIZED);
+    assert_eq!(looks(&World::over(Arc::clone(&world.store)).await).await, StatusCode::UNAUTHORIZED);
+    let (_, shown) = again.ask("GET", &format!("/v1/keys/{id}"), Value::Null).await;
+    assert!(shown["revoked_at"].is_string(), "{shown}");
+}
+
+#[tokio::test]
+async fn the_use_of_a_key_is_noted_a_little_later() {
+    let world = World::new().await;
+    let (id, key) = make_key(&world, json!({ "name": "k", "scopes": ["read"] })).await;
+    world.ask_with(&With::Bearer(key), "GET", "/v1/tenants", Value::Null).await;
+    let used = async || world.ask("GET", &format!("/v1/keys/{id}"), Value::Null).await.1["last_used_at"].clone();
+    assert_eq!(used().await, Value::Null);
+    world.app.write_notes().await;
+    assert!(used().await.is_string());
+}
+
+#[tokio::test]
+async fn a_key_that_cannot_be_is_refused_with_the_place_of_each_fault() {
+    let world = World::new().await;
+    let body =
+        json!({ "name": "", "scopes": [], "source_cidrs": ["10.0.0.0/8", "x"], "expires_at": "2020-01-01T00:00:00Z" });
+    let (status, problem) = world.ask("POST", "/v1/keys", body).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    let places: Vec<&str> =
+        problem["errors"].as_array().unwrap().iter().map(|e| e["pointer"].as_str().unwrap()).collect();
+    assert_eq!(places, ["/name", "/scopes", "/source_cidrs/1", "/expires_at"]);
+}
+
+#[tokio::test]
+async fn a_tenants_administrator_makes_keys_for_that_tenant_alone() {
+    let mut world = World::new().await;
+    let own = world.own.tenant.clone();
+    let with = With::Bearer(world.key(&[Scope::Admin], Some(&own), |_| {}).await);
+    let body = json!({ "name": "k", "scopes": ["admin"] });
+    let (status, made) = world.ask_with(&with, "POST", "/v1/keys", body).await;
+    assert_eq!((status, made["tenant_id"].as_str()), (StatusCode::CREATED, Some(own.as_str())), "{made}");
+}
+
+#[tokio::test]
+async fn every_change_is_noted_with_who_from_where_and_what() {
+    let world = World::new().await;
+    let (key_id, key) = make_key(&world, json!({ "name": "ops", "scopes": ["operate"] })).await;
+    let with = With::Bearer(key);
+    let path = format!("/v1/destinations/{}", world.own.destination);
+    let body = json!({ "name": "renamed", "headers": { "authorization": "Bearer hush" } });
+    let (status, answer) = world.ask_with(&with, "PATCH", &path, body).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    world.ask_with(&with, "POST", &format!("{path}/resume"), Value::Null).await;
+    let noted = audited(&world, &format!("?actor={key_id}")).await;
+    let actions: Vec<&str> = noted.iter().map(|entry| entry["action"].as_str().unwrap()).collect();
+    assert_eq!(actions, ["destination.resume", "destination.update"]);
+    let update = &noted[1];
+    assert_eq!(update["actor"], json!({ "kind": "key", "id": key_id, "name": "ops" }));
+    assert_eq!(update["from"], "192.0.2.7");
+    assert_eq!(update["tenant_id"], world.own.tenant.as_str());
+    assert_eq!(update["resource"], json!({ "kind": "destination", "id": world.own.destination }));
+    assert_eq!(update["changes"]["name"], json!({ "before": "own", "after": "renamed" }));
+    assert_eq!(update["changes"]["headers"]["after"], json!({ "authorization": "***" }));
+    assert!(update["changes"].get("url").is_none(), "what stays the same is not noted: {update}");
+    assert!(!Value::from(noted.clone()).to_string().contains("hush"), "a secret is in the log: {noted:?}");
+    let of_tenant = audited(&world, &format!("?tenant_id={}&action=destination.update", world.own.tenant)).await;
+    assert_eq!(of_tenant.len(), 1);
+    let (status, _) = world.ask("GET", "/v1/audit?action=nonsense", Value::Null).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+}
+
+#[tokio::test]
+async fn no_secret_of_ours_is_in_the_audit_log() {
+    let world = World::new().await;
+    let path = format!("/v1/destinations/{}/secrets/rotate", world.own.destination);
+    let (_, rotated) = world.ask("POST", &path, Value::Null).await;
+    let (_, key) = make_key(&world, json!({ "name": "k", "scopes": ["read"] })).await;
+    let (_, session) = world.ask("POST", "/v1/portal-sessions", json!({ "tenant_id": world.own.tenant })).await;
+    let log = Value::from(audited(&world, "?limit=200").await).to_string();
+    for secret in [rotated["secret"].as_str().unwrap(), &key[31..71], &session["code"].as_str().unwrap()[31..]] {
+        assert!(!log.contains(secret), "{secret}");
+    }
+    assert!(log.contains("destination.rotate_secret") && log.contains("(changed)"), "{log}");
+}
+
+#[tokio::test]
+async fn a_refused_request_is_noted_and_a_flood_of_them_is_not() {
+    let mut world = World::new().await;
+    let with = With::Bearer(world.key(&[Scope::Read], None, |_| {}).await);
+    for _ in 0..150 {
+        let (status, _) = world.ask_with(&with, "POST", "/v1/tenants", json!({ "name": "x" })).await;
+        assert_eq!(status, StatusCode::FORBIDDEN);
+    }
+    world.app.write_notes().await;
+    let noted = audited(&world, "?action=request.denied&limit=200").await;
+    assert_eq!((noted.len(), &noted[0]["outcome"]), (100, &json!("denied")));
+    assert_eq!(noted[0]["resource"]["id"], "POST /v1/tenants");
+}
+
+#[tokio::test]
+async fn a_portal_session_is_entered_once_and_left_for_good() {
+    let world = World::new().await;
+    let ask = json!({ "tenant_id": world.own.tenant, "expires_in_ms": 120_000 });
+    let (status, made) = world.ask("POST", "/v1/portal-sessions", ask).await;
+    assert_eq!(status, StatusCode::CREATED, "{made}");
+    let code = made["code"].as_str().unwrap();
+    assert_eq!(made["url"], format!("/portal/#code={code}"));
+    let elsewhere = [("origin", "https://evil.example"), ("host", "doorstep.example")];
+    assert_eq!(world.enter(code, &elsewhere).await.0, StatusCode::FORBIDDEN);
+    let guess = code.replace(&code[40..50], "0123456789");
+    assert_eq!(world.enter(&guess, &[]).await.0, StatusCode::UNAUTHORIZED);
+    let ours = [("origin", "https://doorstep.example"), ("host", "doorstep.example")];
+    let (status, cookie) = world.enter(code, &ours).await;
+    assert_eq!(status, StatusCode::OK);
+    let (pair, attributes) = cookie.split_once(';').unwrap();
+    assert!(pair.starts_with("__Host-doorstep_portal=pss_"), "{cookie}");
+    // The seconds that are left depend on how fast this machine is.
+    let others: Vec<&str> = attributes.split(';').map(str::trim).filter(|one| !one.starts_with("Max-Age=1")).collect();
+    assert_eq!(others, ["Path=/", "HttpOnly", "SameSite=Strict", "Secure"]);
+    assert_eq!(world.enter(code, &ours).await.0, StatusCode::UNAUTHORIZED, "a code is good once");
+    let with = With::Cookie(pair.split_once('=').unwrap().1.to_owned());
+    let shown = world.ask_with(&with, "GET", "/portal/session", Value::Null).await.1;
+    assert_eq!(shown["tenant_id"], world.own.tenant.as_str());
+    // It is there after a restart, and with the code it cannot be used.
+    let again = World::over(Arc::clone(&world.store)).await;
+    let looks = async |with: &With| again.ask_with(with, "GET", "/v1/destinations", Value::Null).await.0;
+    assert_eq!(looks(&with).await, StatusCode::OK);
+    assert_eq!(looks(&With::Cookie(code.to_owned())).await, StatusCode::UNAUTHORIZED);
+    let (status, _) = again.ask_with(&with, "DELETE", "/portal/session", Value::Null).await;
+    assert_eq!((status, looks(&with).await), (StatusCode::NO_CONTENT, StatusCode::UNAUTHORIZED));
+}
+
+#[tokio::test]
+async fn all_portal_sessions_of_a_tenant_end_at_once() {
+    let world = World::new().await;
+    let (own, foreign) = (world.portal(&world.own.tenant).await, world.portal(&world.foreign.tenant).await);
+    let path = format!("/v1/portal-sessions?tenant_id={}", world.own.tenant);
+    assert_eq!(world.ask("DELETE", &path, Value::Null).await.0, StatusCode::NO_CONTENT);
+    let looks = async |token| world.ask_with(&With::Cookie(token), "GET", "/v1/events", Value::Null).await.0;
+    assert_eq!((looks(own).await, looks(foreign).await), (StatusCode::UNAUTHORIZED, StatusCode::OK));
+    assert_eq!(world.store.portal_sessions(Reach::All, None, 9).await.unwrap().len(), 1);
+}
