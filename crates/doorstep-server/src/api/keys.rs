@@ -111,8 +111,13 @@ async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<New
     let after = told(&key);
     let mandate = caller.mandate(&app, Action::KeyCreate, key.tenant_id, key.id, (&Value::Null, &after));
     let change = Write::PutApiKey(Box::new(key.clone()));
-    super::save(&app, ByHand { mandate, change }).await??;
+    // Nobody has its text yet. Put there first, it cannot come back behind a revocation that follows at once.
     app.keys.put(key.clone());
+    let saved = super::save(&app, ByHand { mandate, change }).await;
+    if !matches!(saved, Ok(Ok(_))) {
+        app.keys.remove(key.id);
+    }
+    saved??;
     let at = [(LOCATION, format!("/v1/keys/{}", key.id))];
     let body = NewKeyView { view: KeyView::of(key), key: text.reveal().to_owned() };
     Ok((StatusCode::CREATED, at, axum::Json(body)).into_response())

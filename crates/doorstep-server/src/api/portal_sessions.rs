@@ -118,8 +118,12 @@ async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<New
     let session = PortalSession { id, tenant_id, key, created_at: now, expires_at };
     let after = json!({ "expires_at": When(expires_at) });
     let mandate = caller.mandate(&app, Action::PortalSessionCreate, Some(tenant_id), id, (&Value::Null, &after));
-    super::save(&app, ByHand { mandate, change: Write::PutPortalSession(Box::new(session.clone())) }).await??;
-    app.sessions.put(session);
+    app.sessions.put(session.clone());
+    let saved = super::save(&app, ByHand { mandate, change: Write::PutPortalSession(Box::new(session)) }).await;
+    if !matches!(saved, Ok(Ok(_))) {
+        app.sessions.remove(id);
+    }
+    saved??;
     let url = format!("/portal/#code={code}");
     let body = NewSessionView { id, url, code, expires_at: When(expires_at) };
     Ok((StatusCode::CREATED, [(CACHE_CONTROL, "no-store")], axum::Json(body)).into_response())
@@ -173,7 +177,7 @@ async fn enter(
     let change = Write::OpenPortalSession { session_id: id, code, token: hash };
     super::save(&app, ByHand { mandate, change }).await?.map_err(|_| wrong())?;
     let expires_at = opened.expires_at;
-    app.sessions.put(opened);
+    app.sessions.replace(opened);
     let lasts = expires_at.since(now).0 / 1_000;
     let cookie = cookie::set(&token, lasts, cookie::is_secure(&headers));
     let body = SessionView { id, tenant_id, expires_at: When(expires_at) };

@@ -89,6 +89,15 @@ impl Sessions {
         self.write(|sessions| sessions.insert(session.id, session));
     }
 
+    /// One that was ended meanwhile stays so.
+    pub(crate) fn replace(&self, session: PortalSession) {
+        self.write(|sessions| {
+            if let Some(there) = sessions.get_mut(&session.id) {
+                *there = session;
+            }
+        });
+    }
+
     pub(crate) fn get(&self, id: SessionId) -> Option<PortalSession> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
     }

@@ -78,7 +78,7 @@ pub(super) fn tenant_of(sql: &Connection, id: DestinationId) -> Result<Option<Te
     Ok(owner.map(TenantId))
 }
 
-/// Whether a destination may be seen. Those that are not there may: there is nothing to see.
+/// Whether a destination may be seen. One that is not there (any more) is seen by those alone who see everything.
 pub(super) fn may_see(sql: &Connection, reach: Reach, id: DestinationId) -> Result<bool, Fault> {
     Ok(match reach {
         Reach::All => true,

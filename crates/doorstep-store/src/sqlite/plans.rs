@@ -4,7 +4,7 @@ use doorstep_core::store::{DeliveryFilter, EventFilter, StatusFilter};
 use rusqlite::{Connection, StatementStatus};
 
 use super::list::{Table, search};
-use super::{accept, activity, by_hand, catalog, due, event_list, key, list, purge, settle, stretch, sweep};
+use super::{accept, activity, by_hand, catalog, due, event_list, key, list, mandate, purge, settle, stretch, sweep};
 use crate::conformance::samples::{DST, TENANT};
 
 /// Unfinished deliveries; a tenth as many have ended.
@@ -74,6 +74,12 @@ fn every_statement_uses_the_index_that_was_made_for_it() {
                 "event_stretches USING COVERING INDEX event_stretches_by_age (stretch<?)",
             ],
         ),
+        (mandate::TENANT_OF, vec!["destinations USING PRIMARY KEY (id=?)"]),
+        (
+            mandate::OWNER_OF,
+            vec!["events USING INTEGER PRIMARY KEY (rowid=?)", "dead USING INTEGER PRIMARY KEY (rowid=?)"],
+        ),
+        (activity::OF_TENANT, vec!["activity USING PRIMARY KEY (minute>? AND minute<?)"]),
         (accept::IS_DESTINATION, vec!["destinations USING PRIMARY KEY (id=?)"]),
         (
             key::FIRST_OF_KEY,
