@@ -58,7 +58,7 @@ pub trait Engine: Send + Sync {
 
     fn put_tenant(&self, mandate: Mandate, tenant: Tenant) -> Reply<'_, Result<Arc<Tenant>, Refusal>>;
 
-    /// New or changed; see [`Write::PutDestination`](crate::store::Write::PutDestination) for its version.
+    /// New or changed; see [`Write::PutDestination`] for its version.
     fn put_destination(
         &self,
         mandate: Mandate,

@@ -1,6 +1,6 @@
 //! Who may ask: whoever has a key or a portal session, for what it is good for, as far as it reaches.
 //!
-//! A request is judged before any handler sees it: its credential here, what it asks for by the table in [`rules`]. How far
+//! A request is judged before any handler sees it: its credential here, what it asks for by the table in `rules`. How far
 //! the credential [reaches](doorstep_core::reach::Reach) goes along to the store's own verbs.
 
 pub(crate) mod caller;
