@@ -192,7 +192,7 @@ impl NewKey {
         if let Some(tenant_id) = tenant_id
             && app.engine.tenant(caller.reach, tenant_id).is_none()
         {
-            faults.push(FieldFault::new("/tenant_id", format!("there is no tenant {tenant_id}")));
+            return Err(Problem::names_nothing("/tenant_id", format!("there is no tenant {tenant_id}")));
         }
         if self.source_cidrs.len() > CIDRS_MAX {
             faults.push(FieldFault::new("/source_cidrs", format!("has at most {CIDRS_MAX} ranges")));

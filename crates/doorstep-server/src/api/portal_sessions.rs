@@ -99,7 +99,7 @@ pub(crate) struct SessionsOf {
 async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<NewSession>) -> Result<Response, Problem> {
     let tenant_id = new.tenant_id;
     if app.engine.tenant(caller.reach, tenant_id).is_none() {
-        return Err(Problem::invalid_at("/tenant_id", format!("there is no tenant {tenant_id}")));
+        return Err(Problem::names_nothing("/tenant_id", format!("there is no tenant {tenant_id}")));
     }
     let lasts = Millis(new.expires_in_ms.unwrap_or(LASTS_MAX.0));
     if !(LASTS_MIN..=LASTS_MAX).contains(&lasts) {
