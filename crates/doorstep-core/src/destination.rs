@@ -54,6 +54,24 @@ pub struct DestinationSettings {
     pub timeout: Millis,
     /// Header styles beside the standard one.
     pub extra_signatures: BTreeSet<ExtraStyle>,
+    /// What its connections prove and believe beyond the usual.
+    #[serde(default)]
+    pub tls: TlsSettings,
+}
+
+/// What TLS proves to one receiver, and whom it believes there (S3). Whoever set any of it has connections of their own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TlsSettings {
+    /// The certificate that is shown to the receiver, and those that lead to its root. Its key is among the secrets.
+    pub client_certificate_pem: Option<String>,
+    /// Roots that are believed at this receiver beside the usual ones.
+    pub ca_pem: Option<String>,
+}
+
+impl TlsSettings {
+    pub fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Secrets in the clear, as the sender needs them. A store keeps them sealed.
@@ -63,6 +81,9 @@ pub struct DestinationSecrets {
     pub signing: Vec<SigningSecret>,
     /// Custom request headers, `Authorization` among them.
     pub headers: Vec<(String, String)>,
+    /// The key of the client certificate, in PEM.
+    #[serde(default)]
+    pub client_key_pem: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,7 +96,10 @@ pub struct SigningSecret {
 impl std::fmt::Debug for DestinationSecrets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
-        f.debug_struct("DestinationSecrets").field("signing", &self.signing.len()).field("headers", &names).finish()
+        f.debug_struct("DestinationSecrets")
+            .field("signing", &self.signing.len())
+            .field("headers", &names)
+            .finish_non_exhaustive()
     }
 }
 

@@ -22,6 +22,7 @@ use crate::reach::Reach;
 use crate::retry::Decision;
 use crate::route::EventType;
 use crate::scheduler::Hand;
+use crate::sender::Unsendable;
 use crate::store::{Refusal, StoreError, Write, Written};
 use crate::time::Timestamp;
 
@@ -75,6 +76,9 @@ pub trait Engine: Send + Sync {
 
     /// Ends a delivery by a person's decision.
     fn abandon(&self, mandate: Mandate, id: DeliveryId, note: String) -> Reply<'_, Result<(), Refusal>>;
+
+    /// Whether requests to this destination could be made at all.
+    fn check(&self, destination: &Destination) -> Result<(), Unsendable>;
 
     /// Sends one event to one destination now, whatever its gate says, and keeps no record of it.
     fn try_out(&self, destination: Arc<Destination>, event: Event) -> Reply<'_, Trial>;

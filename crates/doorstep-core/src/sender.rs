@@ -31,6 +31,20 @@ pub struct Sent {
 pub trait Sender: Send + Sync {
     /// Makes one request. Whatever the receiver does is an outcome; only our own faults are errors.
     fn send(&self, parcel: Parcel) -> Pin<Box<dyn Future<Output = Result<Sent, SendFault>> + Send + '_>>;
+
+    /// Whether requests to this destination could be made at all.
+    fn check(&self, _destination: &Destination) -> Result<(), Unsendable> {
+        Ok(())
+    }
+}
+
+/// What is wrong with a destination, for the person who wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, ThisError)]
+#[error("{detail}")]
+pub struct Unsendable {
+    /// As the API calls it.
+    pub field: &'static str,
+    pub detail: String,
 }
 
 /// The request could not be made, by our own fault: the delivery pays nothing for it (D6).

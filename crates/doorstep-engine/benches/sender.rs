@@ -15,7 +15,7 @@ use bytes::Bytes;
 use doorstep_core::address::AddressRules;
 use doorstep_core::attempt::Answer;
 use doorstep_core::delivery::{Delivery, Ordering};
-use doorstep_core::destination::{Destination, DestinationSecrets, DestinationSettings, SigningSecret};
+use doorstep_core::destination::{Destination, DestinationSecrets, DestinationSettings, SigningSecret, TlsSettings};
 use doorstep_core::event::Event;
 use doorstep_core::gate::GateLimits;
 use doorstep_core::id::{AttemptId, DeliveryId, DestinationId, EventId, TenantId};
@@ -152,8 +152,12 @@ fn destination(url: String) -> Destination {
             ordering: Ordering::Unordered,
             timeout: Millis::from_secs(15),
             extra_signatures: BTreeSet::new(),
+            tls: TlsSettings::default(),
         },
-        secrets: DestinationSecrets { signing: vec![SigningSecret { text, retires_at: None }], headers: vec![] },
+        secrets: DestinationSecrets {
+            signing: vec![SigningSecret { text, retires_at: None }],
+            ..DestinationSecrets::default()
+        },
         created_at: Timestamp(0),
         updated_at: Timestamp(0),
         version: 1,

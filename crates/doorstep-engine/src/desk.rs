@@ -15,7 +15,7 @@ use doorstep_core::id::{DeliveryId, DestinationId, TenantId};
 use doorstep_core::reach::Reach;
 use doorstep_core::retry::Progress;
 use doorstep_core::scheduler::{Hand, Input};
-use doorstep_core::sender::{Parcel, Sender};
+use doorstep_core::sender::{Parcel, Sender, Unsendable};
 use doorstep_core::store::{ByHand, Refusal, Write, Written};
 use doorstep_core::time::{Millis, Timestamp};
 use tokio::sync::Semaphore;
@@ -249,6 +249,10 @@ impl Engine for Desk {
 
     fn abandon(&self, mandate: Mandate, id: DeliveryId, note: String) -> Reply<'_, Result<(), Refusal>> {
         Box::pin(self.end(mandate, id, note))
+    }
+
+    fn check(&self, destination: &Destination) -> Result<(), Unsendable> {
+        self.sender.check(destination)
     }
 
     fn try_out(&self, destination: Arc<Destination>, event: Event) -> Reply<'_, Trial> {

@@ -30,21 +30,21 @@ use doorstep_core::outcome::{Fault, Outcome};
 use doorstep_core::signature::{BadId, SecretError, SignerError};
 use doorstep_core::time::{Millis, Timestamp};
 use http::StatusCode;
-use rustls::ClientConfig;
 use thiserror::Error;
 use tokio::time::{Instant, timeout_at};
 
 pub use body::BODY_BYTES_MAX;
 pub use connection::{BYTES_PER_REQUEST_MAX_HTTP2, HEAD_BYTES_MAX, HEAD_BYTES_MAX_HTTP2, INTERIM_BYTES_MAX};
 pub use pool::PoolLimits;
-pub use tls::Roots;
+pub use tls::{CERTIFICATES_MAX, PEM_BYTES_MAX, Roots, TlsFault};
 
 use body::Kept;
 use connection::{Connection, Outgoing};
 use connector::Connector;
 use fault::NoAnswer;
 use pool::{Origin, Pool};
-use prepared::{Cache, Target};
+use prepared::{Cache, Prepared, Target};
+use tls::Tls;
 
 use crate::resolve::{DnsSettings, Resolver};
 
@@ -110,6 +110,8 @@ pub enum SendFault {
     Secret(DestinationId, #[source] SecretError),
     #[error("the signing secrets of {0} cannot be used")]
     Signer(DestinationId, #[source] SignerError),
+    #[error("the TLS settings of {0} cannot be used")]
+    Tls(DestinationId, #[source] TlsFault),
     #[error("the headers of {0} cannot be sent")]
     Headers(DestinationId, #[source] HeaderFault),
     #[error("the headers of event {0} cannot be sent")]
@@ -137,7 +139,7 @@ type Ids = dyn Fn(Timestamp) -> AttemptId + Send + Sync;
 /// Sends requests, and keeps the connections for the next ones.
 pub struct Sender {
     connector: Connector,
-    tls: Arc<ClientConfig>,
+    tls: Tls,
     pool: Arc<Pool>,
     prepared: Cache,
     clock: Box<Clock>,
@@ -156,12 +158,17 @@ impl Sender {
         let resolver = Resolver::new(&dns, rules.makes_exceptions()).map_err(|fault| SetupFault::Dns(fault.into()))?;
         Ok(Self {
             connector: Connector { rules, resolver, deadlines },
-            tls: Arc::new(tls::client_config(&roots).map_err(SetupFault::Roots)?),
+            tls: Tls::new(&roots).map_err(SetupFault::Roots)?,
             pool: Pool::new(pool),
             prepared: Cache::default(),
             clock: Box::new(clock),
             ids: Box::new(ids),
         })
+    }
+
+    /// Whether requests to this destination could be written at all.
+    pub fn check(&self, destination: &Destination) -> Result<(), SendFault> {
+        Prepared::new(destination, &self.connector.rules, &self.tls, (self.clock)()).map(drop)
     }
 
     /// Makes one request. Dropping the future gives it up; the receiver may have got it nevertheless.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use doorstep_core::delivery::{Delivery, Ordering, Place, Settlement, Track};
-use doorstep_core::destination::{Destination, DestinationSecrets, DestinationSettings};
+use doorstep_core::destination::{Destination, DestinationSecrets, DestinationSettings, TlsSettings};
 use doorstep_core::dice::{Dice, SeededDice};
 use doorstep_core::event::{Event, NewDelivery, NewEvent};
 use doorstep_core::gate::{GateLimits, GateState};
@@ -353,6 +353,7 @@ fn destination(plan: &DestinationPlan) -> Destination {
             ordering: plan.ordering,
             timeout: TIMEOUT,
             extra_signatures: BTreeSet::new(),
+            tls: TlsSettings::default(),
         },
         secrets: DestinationSecrets::default(),
         created_at: Timestamp(0),

@@ -30,6 +30,9 @@ impl NoAnswer {
         let came = meter.received() > received_before;
         // Whatever speaks before it is spoken to, or says what cannot be read, speaks another protocol.
         let violated = error.is_parse() || meter.is_overdrawn() || (came && error.is_canceled());
+        if !reused && meter.is_refused() {
+            return Self::new(Fault::TlsFailed, with_sources(error));
+        }
         let fault = if violated { Fault::ProtocolViolated } else { Fault::ConnectionLost };
         Self { stale: reused && !came, ..Self::new(fault, with_sources(error)) }
     }
@@ -37,6 +40,9 @@ impl NoAnswer {
     /// What became of a request over HTTP/2.
     pub(super) fn of_http2(error: &hyper::Error, meter: &Meter, reused: bool) -> Self {
         let h2 = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
+        if !reused && meter.is_refused() {
+            return Self::new(Fault::TlsFailed, with_sources(error));
+        }
         let violated = h2.is_some_and(h2::Error::is_library) || meter.is_overdrawn();
         let refused =
             h2.is_some_and(|h2| h2.is_go_away() || h2.is_io() || h2.reason() == Some(h2::Reason::REFUSED_STREAM));

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use doorstep_core::id::DestinationId;
 use tokio::time::Instant;
 
 use super::connection::{Connection, Shared, Single};
@@ -14,12 +15,14 @@ use super::connection::{Connection, Shared, Single};
 /// A receiver that has answered may take this long to read the rest of the request; then the connection is given up.
 const READY_WAIT: Duration = Duration::from_secs(1);
 
-/// Whom a connection leads to. Destinations with the same origin share connections.
+/// Whom a connection leads to, and as whom. Destinations with the same origin share connections.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Origin {
     pub(super) https: bool,
     pub(super) host: Box<str>,
     pub(super) port: u16,
+    /// The destination that has its connections for itself, and its version.
+    pub(super) own: Option<(DestinationId, u64)>,
 }
 
 /// How many connections are kept, and for how long.

@@ -18,6 +18,7 @@ use rustls::ClientConfig;
 use super::connection::Outgoing;
 use super::fault::NoAnswer;
 use super::pool::Origin;
+use super::tls::Tls;
 use super::{Request, SendFault};
 
 /// So many destinations are kept prepared. One more, and all are prepared anew when they are next used.
@@ -51,8 +52,7 @@ pub(super) struct Prepared {
 pub(super) struct Target {
     pub(super) url: TargetUrl,
     pub(super) origin: Arc<Origin>,
-    /// The place for a destination's client certificate. It must then be part of the origin too: who has proved who
-    /// they are must not lend their connection to somebody else.
+    /// With the destination's client certificate, if it has one.
     pub(super) tls: Arc<ClientConfig>,
     path: Uri,
     absolute: Uri,
@@ -67,7 +67,7 @@ impl Cache {
         &self,
         destination: &Destination,
         rules: &AddressRules,
-        tls: &Arc<ClientConfig>,
+        tls: &Tls,
         now: Timestamp,
     ) -> Result<Arc<Prepared>, SendFault> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -87,13 +87,13 @@ impl Cache {
 }
 
 impl Prepared {
-    fn new(
+    pub(super) fn new(
         destination: &Destination,
         rules: &AddressRules,
-        tls: &Arc<ClientConfig>,
+        tls: &Tls,
         now: Timestamp,
     ) -> Result<Self, SendFault> {
-        let target = Target::new(&destination.settings.url, rules, tls);
+        let target = Target::new(destination, rules, tls)?;
         let given = destination.secrets.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let custom = CustomHeaders::parse(given).map_err(|source| SendFault::Headers(destination.id, source))?;
 
@@ -143,7 +143,13 @@ impl Prepared {
 
 impl Target {
     /// Reads the stored URL again, with the rules that are in force now.
-    fn new(url: &str, rules: &AddressRules, tls: &Arc<ClientConfig>) -> Result<Self, String> {
+    fn new(destination: &Destination, rules: &AddressRules, tls: &Tls) -> Result<Result<Self, String>, SendFault> {
+        let config = tls.of(destination).map_err(|source| SendFault::Tls(destination.id, source))?;
+        Ok(Self::at(destination, rules, config))
+    }
+
+    fn at(destination: &Destination, rules: &AddressRules, tls: Arc<ClientConfig>) -> Result<Self, String> {
+        let url = &destination.settings.url;
         let url = TargetUrl::parse(url, rules).map_err(|fault| fault.to_string())?;
         let path = PathAndQuery::try_from(url.path_and_query()).map_err(|fault| fault.to_string())?;
         let scheme = if url.is_https() { Scheme::HTTPS } else { Scheme::HTTP };
@@ -153,8 +159,10 @@ impl Target {
             TargetHost::Name(name) => name.into(),
             TargetHost::Address(address) => address.to_string().into(),
         };
-        let origin = Arc::new(Origin { https: url.is_https(), host, port: url.port() });
-        Ok(Self { origin, tls: Arc::clone(tls), path: path.into(), absolute, url })
+        // Who has proved who they are does not lend their connection to somebody else, nor to who they were before.
+        let own = (!destination.settings.tls.is_usual()).then_some((destination.id, destination.version));
+        let origin = Arc::new(Origin { https: url.is_https(), host, port: url.port(), own });
+        Ok(Self { origin, tls, path: path.into(), absolute, url })
     }
 
     pub(super) fn outgoing(&self, headers: HeaderMap, event: &Event) -> Outgoing {

@@ -3,9 +3,10 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use doorstep_core::sender::{Parcel, SendFault, Sender as SenderSeam, Sent};
+use doorstep_core::destination::Destination;
+use doorstep_core::sender::{Parcel, SendFault, Sender as SenderSeam, Sent, Unsendable};
 
-use super::{Request, Sender};
+use super::{Request, SendFault as OwnFault, Sender};
 
 impl SenderSeam for Sender {
     fn send(&self, parcel: Parcel) -> Pin<Box<dyn Future<Output = Result<Sent, SendFault>> + Send + '_>> {
@@ -17,6 +18,20 @@ impl SenderSeam for Sender {
                 tracing::debug!(delivery_id = %delivery.id, destination_id = %destination.id, detail, "no answer");
             }
             Ok(Sent { attempt: sent.attempt, outcome: sent.outcome })
+        })
+    }
+
+    fn check(&self, destination: &Destination) -> Result<(), Unsendable> {
+        let unsendable = |field, fault: &dyn std::error::Error| Unsendable { field, detail: fault.to_string() };
+        Sender::check(self, destination).map_err(|fault| match &fault {
+            OwnFault::Tls(_, wrong) => unsendable("tls", wrong),
+            OwnFault::Secret(_, wrong) => unsendable("secret", wrong),
+            OwnFault::Signer(_, wrong) => unsendable("signing", wrong),
+            OwnFault::Headers(_, wrong) => unsendable("headers", wrong),
+            OwnFault::EventHeaders(..) | OwnFault::ContentType(_) | OwnFault::EventId(..) | OwnFault::ReplayId(_) => {
+                // Of an event, which there is none of here.
+                unsendable("", &fault)
+            }
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -25,7 +25,11 @@ pub(super) enum Stream {
 
 impl Wire {
     pub(super) fn new(stream: Stream) -> (Self, Arc<Meter>) {
-        let meter = Arc::new(Meter { received: AtomicU64::new(0), allowed: AtomicU64::new(u64::MAX) });
+        let meter = Arc::new(Meter {
+            received: AtomicU64::new(0),
+            allowed: AtomicU64::new(u64::MAX),
+            refused: AtomicBool::new(false),
+        });
         (Self { stream, meter: Arc::clone(&meter) }, meter)
     }
 }
@@ -35,6 +39,7 @@ impl Wire {
 pub(super) struct Meter {
     received: AtomicU64,
     allowed: AtomicU64,
+    refused: AtomicBool,
 }
 
 impl Meter {
@@ -52,6 +57,12 @@ impl Meter {
         self.allowed.fetch_add(more, Ordering::AcqRel);
     }
 
+    /// The receiver ended TLS with an alert. In TLS 1.3 it judges our certificate, or the lack of one, when the handshake
+    /// has already ended for us.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::Acquire)
+    }
+
     pub(super) fn is_overdrawn(&self) -> bool {
         self.received() > self.allowed.load(Ordering::Acquire)
     }
@@ -60,10 +71,14 @@ impl Meter {
 impl AsyncRead for Wire {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        ready!(match &mut self.stream {
+        let read = ready!(match &mut self.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
             Stream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
-        })?;
+        });
+        if let Err(fault) = read {
+            self.meter.refused.fetch_or(is_alert(&fault), Ordering::AcqRel);
+            return Poll::Ready(Err(fault));
+        }
         let came = u64::try_from(buf.filled().len() - before).unwrap_or(u64::MAX);
         self.meter.received.fetch_add(came, Ordering::AcqRel);
         if self.meter.is_overdrawn() {
@@ -113,4 +128,9 @@ impl AsyncWrite for Wire {
             Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
+}
+
+fn is_alert(fault: &io::Error) -> bool {
+    let tls = fault.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    matches!(tls, Some(rustls::Error::AlertReceived(_)))
 }

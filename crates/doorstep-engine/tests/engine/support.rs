@@ -11,7 +11,9 @@ use bytes::Bytes;
 use doorstep_core::address::AddressRules;
 use doorstep_core::audit::Mandate;
 use doorstep_core::delivery::Ordering;
-use doorstep_core::destination::{Destination, DestinationSecrets, DestinationSettings, SigningSecret, Tenant};
+use doorstep_core::destination::{
+    Destination, DestinationSecrets, DestinationSettings, SigningSecret, Tenant, TlsSettings,
+};
 use doorstep_core::engine::{Accepted, Engine as _, EngineFault};
 use doorstep_core::event::Event;
 use doorstep_core::gate::GateLimits;
@@ -167,10 +169,11 @@ pub(crate) fn destination(id: u128, url: &str, event_types: &[&str]) -> Destinat
             ordering: Ordering::Unordered,
             timeout: Millis::from_secs(15),
             extra_signatures: BTreeSet::new(),
+            tls: TlsSettings::default(),
         },
         secrets: DestinationSecrets {
             signing: vec![SigningSecret { text: SECRET.to_owned(), retires_at: None }],
-            headers: Vec::new(),
+            ..DestinationSecrets::default()
         },
         created_at: Timestamp(0),
         updated_at: Timestamp(0),

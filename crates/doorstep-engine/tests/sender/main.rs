@@ -9,3 +9,4 @@ mod hostile;
 mod connections;
 mod addresses;
 mod secure;
+mod identity;

@@ -12,19 +12,19 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::{Barrier, mpsc};
 use tokio_rustls::TlsAcceptor;
 
 use crate::support::{
-    AUTHORITY, Authority, Bench, NOW, Order, Receiver, SECRET, expect_fault, expect_status, settings,
+    AUTHORITY, Authority, Bench, NOW, Order, Peer, Receiver, SECRET, expect_fault, expect_status, settings,
 };
 
 type Answer = http::Response<Full<Bytes>>;
 type Got = http::Request<Bytes>;
 
 /// A receiver behind TLS that speaks HTTP/2, and HTTP/1.1 if it has to.
-async fn secure(
+pub(crate) async fn secure(
     config: Arc<rustls::ServerConfig>,
     answer: impl Fn(usize) -> Answer + Clone + Send + 'static,
 ) -> (Receiver, mpsc::UnboundedReceiver<Got>) {
@@ -32,7 +32,11 @@ async fn secure(
     let receiver = Receiver::start(move |peer, nth| {
         let (seen, answer, acceptor) = (seen.clone(), answer.clone(), TlsAcceptor::from(Arc::clone(&config)));
         async move {
-            let Ok(stream) = acceptor.accept(peer.0.into_inner()).await else { return };
+            let stream = match acceptor.accept(peer.0.into_inner()).into_fallible().await {
+                Ok(stream) => stream,
+                // Whoever is refused has the time to read why.
+                Err((_, refused)) => return Peer(BufReader::new(refused)).closed().await,
+            };
             let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
             let service = service_fn(move |request: http::Request<Incoming>| {
                 let (seen, answer) = (seen.clone(), answer.clone());
@@ -55,15 +59,15 @@ async fn secure(
     (receiver, requests)
 }
 
-fn ok(_nth: usize) -> Answer {
+pub(crate) fn ok(_nth: usize) -> Answer {
     http::Response::new(Full::new(Bytes::from_static(b"ok")))
 }
 
-fn order(receiver: &Receiver) -> Order {
+pub(crate) fn order(receiver: &Receiver) -> Order {
     Order::to(format!("https://localhost:{}/hook?a=b", receiver.address.port()))
 }
 
-const BOTH: &[&[u8]] = &[b"h2", b"http/1.1"];
+pub(crate) const BOTH: &[&[u8]] = &[b"h2", b"http/1.1"];
 
 #[tokio::test]
 async fn http2_carries_the_same_request() {

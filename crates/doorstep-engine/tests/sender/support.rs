@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use doorstep_core::address::AddressRules;
 use doorstep_core::attempt::Answer;
 use doorstep_core::delivery::{Delivery, Ordering as KeyOrdering};
-use doorstep_core::destination::{Destination, DestinationSecrets, DestinationSettings, SigningSecret};
+use doorstep_core::destination::{Destination, DestinationSecrets, DestinationSettings, SigningSecret, TlsSettings};
 use doorstep_core::event::Event;
 use doorstep_core::gate::GateLimits;
 use doorstep_core::id::{AttemptId, DeliveryId, DestinationId, EventId, TenantId};
@@ -20,6 +22,7 @@ use doorstep_core::route::Subscription;
 use doorstep_core::time::{Millis, Timestamp};
 use doorstep_engine::resolve::{DnsSettings, NameServers};
 use doorstep_engine::sender::{Deadlines, PoolLimits, Request, Roots, SendFault, Sender, SenderSettings, Sent};
+use rustls::server::WebPkiClientVerifier;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -96,10 +99,11 @@ impl Order {
             ordering: KeyOrdering::Unordered,
             timeout: LONG,
             extra_signatures: BTreeSet::new(),
+            tls: TlsSettings::default(),
         };
         let secrets = DestinationSecrets {
             signing: vec![SigningSecret { text: SECRET.to_owned(), retires_at: None }],
-            headers: vec![],
+            ..DestinationSecrets::default()
         };
         let destination = Destination {
             id: DestinationId(1),
@@ -310,15 +314,56 @@ impl Authority {
             params.not_after = rcgen::date_time_ymd(2020, 1, 1);
         }
         let certificate = params.signed_by(&key, &self.issuer).unwrap().der().clone();
-        let key = rustls::pki_types::PrivateKeyDer::Pkcs8(key.serialize_der().into());
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate], key)
-            .unwrap();
-        config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
-        Arc::new(config)
+        Arc::new(server_config(WebPkiClientVerifier::no_client_auth(), certificate, &key, alpn))
     }
+
+    /// The same of a receiver that talks only to whom `clients` vouch for.
+    pub(crate) fn strict_config(&self, clients: &Self, alpn: &[&[u8]]) -> Arc<rustls::ServerConfig> {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap().der().clone();
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(clients.root.clone()).unwrap();
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider()).build().unwrap();
+        Arc::new(server_config(verifier, certificate, &key, alpn))
+    }
+
+    /// A certificate and its key, in PEM.
+    pub(crate) fn client(&self, name: &str) -> (String, String) {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        (pem("CERTIFICATE", certificate.der()), pem("PRIVATE KEY", &key.serialize_der()))
+    }
+
+    pub(crate) fn root_pem(&self) -> String {
+        pem("CERTIFICATE", &self.root)
+    }
+}
+
+fn server_config(
+    clients: Arc<dyn rustls::server::danger::ClientCertVerifier>,
+    certificate: rustls::pki_types::CertificateDer<'static>,
+    key: &rcgen::KeyPair,
+    alpn: &[&[u8]],
+) -> rustls::ServerConfig {
+    let key = rustls::pki_types::PrivateKeyDer::Pkcs8(key.serialize_der().into());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(clients)
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+    config
+}
+
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+fn pem(label: &str, der: &[u8]) -> String {
+    let lines = STANDARD.encode(der);
+    let lines = lines.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap());
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.collect::<Vec<_>>().join("\n"))
 }

@@ -2,6 +2,7 @@
 
 mod settings;
 mod view;
+mod certificate;
 
 use std::sync::Arc;
 
@@ -9,12 +10,13 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use doorstep_core::audit::Action;
-use doorstep_core::destination::{Destination, DestinationSecrets, SigningSecret};
+use doorstep_core::destination::{Destination, SigningSecret};
 use doorstep_core::event::Event;
 use doorstep_core::id::{DestinationId, EventId, TenantId};
 use doorstep_core::outcome::Class;
 use doorstep_core::reach::Reach;
 use doorstep_core::scheduler::Hand;
+use doorstep_core::sender::Unsendable;
 use doorstep_core::signature::SECRETS_MAX;
 use doorstep_core::store::Write;
 use doorstep_core::time::Millis;
@@ -123,19 +125,19 @@ async fn create(
     if app.engine.tenant(caller.reach, tenant_id).is_none() {
         return Err(Problem::names_nothing("/tenant_id", format!("there is no tenant {tenant_id}")));
     }
-    let (settings, headers, secret) = new.read(app.engine.rules())?;
+    let (settings, secrets, secret) = new.read(app.engine.rules())?;
     let now = app.engine.now();
     let shown = secret.verifying_key().reveal().to_string();
-    let signing = vec![SigningSecret { text: secret.reveal().to_string(), retires_at: None }];
     let destination = Destination {
         id: DestinationId(app.engine.new_id()),
         tenant_id,
         settings,
-        secrets: DestinationSecrets { signing, headers },
+        secrets,
         created_at: now,
         updated_at: now,
         version: 1,
     };
+    check(&app, &destination)?;
     let changes = (&Value::Null, &told(&destination));
     let mandate = caller.mandate(&app, Action::DestinationCreate, Some(tenant_id), destination.id, changes);
     let destination = app.engine.put_destination(mandate, destination).await??;
@@ -181,6 +183,7 @@ async fn change(
     check_match(&headers, &before)?;
     let mut changed = Destination::clone(&before);
     change.apply(&mut changed, app.engine.rules())?;
+    check(&app, &changed)?;
     let changed = put(&app, &caller, Action::DestinationUpdate, &before, changed).await?;
     shown(&app, caller.reach, &changed).await
 }
@@ -324,6 +327,12 @@ async fn handle(app: &App, caller: &Caller, id: DestinationId, hand: Hand) -> Re
     let mandate = caller.mandate(app, action, Some(destination.tenant_id), id, nothing);
     app.engine.handle(mandate, id, hand).await?;
     shown(app, caller.reach, &destination).await
+}
+
+/// What can only be told where requests are made: whether a certificate fits its key, for one.
+fn check(app: &App, destination: &Destination) -> Result<(), Problem> {
+    let unsendable = |fault: Unsendable| Problem::invalid_at(format!("/{}", fault.field), fault.detail);
+    app.engine.check(destination).map_err(unsendable)
 }
 
 async fn put(

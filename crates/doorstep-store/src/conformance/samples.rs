@@ -7,7 +7,9 @@ use doorstep_core::api_key::{ApiKey, KeyHash, Scope};
 use doorstep_core::attempt::{Answer, Attempt, Timings};
 use doorstep_core::audit::{Action, Actor, AuditEntry, AuditOutcome};
 use doorstep_core::delivery::{BehindDead, Delivery, Ordering, Settlement};
-use doorstep_core::destination::{Destination, DestinationSecrets, DestinationSettings, SigningSecret, Tenant};
+use doorstep_core::destination::{
+    Destination, DestinationSecrets, DestinationSettings, SigningSecret, Tenant, TlsSettings,
+};
 use doorstep_core::event::{Event, NewDelivery, NewEvent};
 use doorstep_core::gate::{Gate, GateLimits, GateState};
 use doorstep_core::id::{AttemptId, DeliveryId, DestinationId, EventId, KeyId, SessionId, TenantId};
@@ -51,10 +53,15 @@ pub fn destination(id: DestinationId, version: u64) -> Destination {
             ordering: Ordering::ByKey { behind_dead: BehindDead::Hold },
             timeout: Millis::from_secs(15),
             extra_signatures: [ExtraStyle::Github].into(),
+            tls: TlsSettings {
+                client_certificate_pem: Some("a certificate".to_owned()),
+                ca_pem: Some("a root".to_owned()),
+            },
         },
         secrets: DestinationSecrets {
             signing: vec![SigningSecret { text: "whsec_c2VjcmV0".to_owned(), retires_at: Some(NOW) }],
             headers: vec![("authorization".to_owned(), "Bearer x".to_owned())],
+            client_key_pem: Some("a key".to_owned()),
         },
         created_at: NOW,
         updated_at: NOW + Millis(version),

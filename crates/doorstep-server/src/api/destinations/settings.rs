@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use doorstep_core::address::{AddressRules, TargetUrl};
 use doorstep_core::custom_headers::CustomHeaders;
 use doorstep_core::delivery::{BehindDead, Ordering};
-use doorstep_core::destination::{Destination, DestinationSecrets, DestinationSettings};
+use doorstep_core::destination::{Destination, DestinationSecrets, DestinationSettings, SigningSecret, TlsSettings};
 use doorstep_core::filter::Filter;
 use doorstep_core::gate::{GateLimits, Rate};
 use doorstep_core::id::TenantId;
@@ -93,6 +93,30 @@ pub(crate) struct DestinationBody {
     #[serde(default)]
     #[schema(value_type = Option<PayloadMode>)]
     payload_mode: Field<PayloadMode>,
+    #[serde(default)]
+    #[schema(value_type = Option<TlsBody>)]
+    tls: Field<TlsBody>,
+}
+
+/// What TLS proves to this receiver, and whom it believes there. Given, it replaces all of what was there.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TlsBody {
+    /// The client certificate, and those that lead to its root.
+    #[schema(max_length = 32_768)]
+    client_certificate_pem: Option<String>,
+    /// Its key. It is never shown again.
+    #[schema(max_length = 32_768)]
+    client_key_pem: Option<String>,
+    /// Roots that are believed beside the usual ones.
+    #[schema(max_length = 32_768)]
+    ca_pem: Option<String>,
+}
+
+impl std::fmt::Debug for TlsBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TlsBody").finish_non_exhaustive()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -191,11 +215,12 @@ pub(super) fn algorithm(secrets: &DestinationSecrets) -> Algorithm {
     }
 }
 
-type Headers = Vec<(String, String)>;
-
 impl DestinationBody {
-    /// A new destination's settings, headers and secret.
-    pub(super) fn read(mut self, rules: &AddressRules) -> Result<(DestinationSettings, Headers, Secret), Problem> {
+    /// A new destination's settings, its secrets, and the one that signs.
+    pub(super) fn read(
+        mut self,
+        rules: &AddressRules,
+    ) -> Result<(DestinationSettings, DestinationSecrets, Secret), Problem> {
         let mut faults = Vec::new();
         if self.url.is_none() {
             faults.push(FieldFault::new("/url", "is missing: give the URL that receives the events"));
@@ -214,13 +239,16 @@ impl DestinationBody {
             ordering: Ordering::default(),
             timeout: TIMEOUT_DEFAULT,
             extra_signatures: std::collections::BTreeSet::new(),
+            tls: TlsSettings::default(),
         };
-        let (mut headers, secret) = (Vec::new(), self.secret.take());
-        self.put_into(&mut settings, &mut headers, rules, &mut faults);
+        let (mut secrets, secret) = (DestinationSecrets::default(), self.secret.take());
+        self.put_into(&mut settings, &mut secrets, rules, &mut faults);
         if !faults.is_empty() {
             return Err(Problem::invalid(faults));
         }
-        Ok((settings, headers, NewSecret(algorithm).read(secret)?))
+        let secret = NewSecret(algorithm).read(secret)?;
+        secrets.signing.push(SigningSecret { text: secret.reveal().to_string(), retires_at: None });
+        Ok((settings, secrets, secret))
     }
 
     /// Changes one that is there.
@@ -244,14 +272,14 @@ impl DestinationBody {
             ));
         }
         let Destination { settings, secrets, .. } = destination;
-        self.put_into(settings, &mut secrets.headers, rules, &mut faults);
+        self.put_into(settings, secrets, rules, &mut faults);
         if faults.is_empty() { Ok(()) } else { Err(Problem::invalid(faults)) }
     }
 
     fn put_into(
         self,
         settings: &mut DestinationSettings,
-        headers: &mut Headers,
+        secrets: &mut DestinationSecrets,
         rules: &AddressRules,
         faults: &mut Vec<FieldFault>,
     ) {
@@ -326,7 +354,7 @@ impl DestinationBody {
         if let Some(given) = self.headers.or_default(BTreeMap::new) {
             match CustomHeaders::parse(given.iter().map(|(name, value)| (name.as_str(), value.as_str()))) {
                 Ok(custom) => {
-                    *headers = custom.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+                    secrets.headers = custom.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
                 }
                 Err(wrong) => fault("/headers", wrong.to_string()),
             }
@@ -336,6 +364,11 @@ impl DestinationBody {
         }
         if self.payload_mode == Field::Given(PayloadMode::Thin) {
             fault("/payload_mode", "thin payloads are not there yet: use \"full\"".to_owned());
+        }
+        if let Some(TlsBody { client_certificate_pem, client_key_pem, ca_pem }) = self.tls.or_default(TlsBody::default)
+        {
+            settings.tls = TlsSettings { client_certificate_pem, ca_pem };
+            secrets.client_key_pem = client_key_pem;
         }
         settings.ordering = ordering(settings.ordering, self.ordering, self.behind_dead);
     }

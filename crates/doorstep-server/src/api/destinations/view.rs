@@ -17,6 +17,7 @@ use doorstep_core::time::Millis;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::certificate::CertificateView;
 use super::settings::{OrderingName, PayloadMode, RateLimit, Signing, algorithm};
 use crate::app::App;
 use crate::problem::Problem;
@@ -53,6 +54,7 @@ pub(crate) struct DestinationView {
     headers: BTreeMap<String, &'static str>,
     signing: Signing,
     payload_mode: PayloadMode,
+    tls: TlsView,
     created_at: When,
     updated_at: When,
 
@@ -82,6 +84,15 @@ pub(crate) struct DestinationView {
     /// The share of requests that succeeded in the last hour; null without any, and in lists.
     #[schema(required)]
     success_rate: Option<f64>,
+}
+
+/// What TLS proves to this receiver, and whom it believes there.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TlsView {
+    #[schema(required)]
+    client_certificate: Option<CertificateView>,
+    #[schema(required)]
+    ca_pem: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -168,6 +179,10 @@ impl DestinationView {
             headers: secrets.headers.iter().map(|(name, _)| (name.clone(), "***")).collect(),
             signing: Signing { algorithm: algorithm(secrets), also: settings.extra_signatures.clone() },
             payload_mode: PayloadMode::Full,
+            tls: TlsView {
+                client_certificate: settings.tls.client_certificate_pem.as_deref().and_then(CertificateView::of),
+                ca_pem: settings.tls.ca_pem.clone(),
+            },
             created_at: When(*created_at),
             updated_at: When(*updated_at),
             status: gate.map_or(GateStatus::Active, |gate| gate.status),

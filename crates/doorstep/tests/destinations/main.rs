@@ -1,0 +1,9 @@
+//! Destinations of every kind through the API of the real server, and what their receivers get.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod support;
+
+mod identity;
+mod signing;
+mod statuses;

@@ -1,0 +1,163 @@
+//! A server of its own for each test, and receivers that keep what they got.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use reqwest::{Client, Method, RequestBuilder, StatusCode};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader as AsyncBufReader};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+/// Slower than any machine should be.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+const KEY: &str = "a-key-for-these-tests-and-nothing-else";
+
+static HTTP: LazyLock<Client> = LazyLock::new(|| Client::builder().no_proxy().build().unwrap());
+
+/// The real binary on a port and a directory of its own, with one tenant.
+pub(crate) struct Server {
+    process: Child,
+    pub(crate) base: String,
+    pub(crate) tenant_id: String,
+    _directory: TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Server {
+    pub(crate) async fn start(flags: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut process = Command::new(env!("CARGO_BIN_EXE_doorstep"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--allow-targets", "127.0.0.0/8", "--log-level", "warn"])
+            .args(flags)
+            .arg("--data-dir")
+            .arg(directory.path())
+            .env("DOORSTEP_ADMIN_KEY", KEY)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut said = lines.filter_map(|line| Some(line.split_once("listening on ")?.1.to_owned()));
+        let base = said.next().unwrap();
+        let mut server = Self { process, base, tenant_id: String::new(), _directory: directory };
+        let tenant = server.post("/v1/tenants", json!({"name": "Acme"})).await;
+        server.tenant_id = text(&tenant, "id");
+        server
+    }
+
+    pub(crate) fn ask(&self, method: Method, path: &str) -> RequestBuilder {
+        HTTP.request(method, format!("{}{path}", self.base)).bearer_auth(KEY)
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Value {
+        let answer = self.ask(Method::POST, path).json(&body).send().await.unwrap();
+        let status = answer.status();
+        let told: Value = answer.json().await.unwrap();
+        assert!(status.is_success(), "{status} {told}");
+        told
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        self.ask(Method::GET, path).send().await.unwrap().json().await.unwrap()
+    }
+
+    /// What is refused, and with which fault at which place.
+    pub(crate) async fn refused(&self, method: Method, path: &str, body: Value) -> (String, String) {
+        let answer = self.ask(method, path).json(&body).send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::UNPROCESSABLE_ENTITY);
+        let told: Value = answer.json().await.unwrap();
+        (text(&told["errors"][0], "pointer"), text(&told["errors"][0], "detail"))
+    }
+
+    /// A destination of the tenant with these settings beside its URL.
+    pub(crate) async fn destination(&self, url: &str, settings: Value) -> Value {
+        self.post("/v1/destinations", self.new_destination(url, settings)).await
+    }
+
+    pub(crate) fn new_destination(&self, url: &str, settings: Value) -> Value {
+        let mut body = json!({"tenant_id": self.tenant_id, "url": url});
+        body.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
+        body
+    }
+}
+
+pub(crate) fn text(value: &Value, field: &str) -> String {
+    value[field].as_str().unwrap_or_else(|| panic!("no {field} in {value}")).to_owned()
+}
+
+/// A request as it came over the wire.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Received {
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).unwrap_or_else(|| panic!("no {name} in {:?}", self.headers))
+    }
+}
+
+/// Somebody who listens, and answers each request with the next of these statuses, the last one from then on.
+pub(crate) struct Receiver {
+    pub(crate) url: String,
+    requests: mpsc::UnboundedReceiver<Received>,
+}
+
+impl Receiver {
+    pub(crate) async fn answering(statuses: &'static [u16]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/hook", listener.local_addr().unwrap());
+        let (seen, requests) = mpsc::unbounded_channel();
+        let n = Arc::new(AtomicUsize::new(0));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (seen, n) = (seen.clone(), Arc::clone(&n));
+                tokio::spawn(async move {
+                    let mut stream = AsyncBufReader::new(stream);
+                    while let Some(request) = read(&mut stream).await {
+                        let status = statuses[n.fetch_add(1, Ordering::SeqCst).min(statuses.len() - 1)];
+                        let _ = seen.send(request);
+                        let answer = format!("HTTP/1.1 {status} So\r\ncontent-length: 0\r\n\r\n");
+                        if stream.write_all(answer.as_bytes()).await.is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        Self { url, requests }
+    }
+
+    pub(crate) async fn next(&mut self) -> Received {
+        tokio::time::timeout(PATIENCE, self.requests.recv()).await.expect("nothing came").unwrap()
+    }
+}
+
+async fn read(stream: &mut AsyncBufReader<tokio::net::TcpStream>) -> Option<Received> {
+    let mut headers = BTreeMap::new();
+    let mut line = String::new();
+    stream.read_line(&mut line).await.ok().filter(|n| *n > 0)?;
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).await.ok()?;
+        let Some((name, value)) = line.trim_end().split_once(": ") else { break };
+        headers.insert(name.to_owned(), value.to_owned());
+    }
+    let mut body = vec![0; headers.get("content-length")?.parse().ok()?];
+    stream.read_exact(&mut body).await.ok()?;
+    Some(Received { headers, body })
+}
