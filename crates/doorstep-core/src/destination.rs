@@ -8,6 +8,8 @@ use crate::delivery::Ordering;
 use crate::gate::GateLimits;
 use crate::id::{DestinationId, TenantId};
 use crate::outcome::StatusOverrides;
+use crate::output::link::LinkKey;
+use crate::output::{Format, PayloadMode};
 use crate::retry::RetryPolicy;
 use crate::route::Subscription;
 use crate::signature::ExtraStyle;
@@ -57,6 +59,17 @@ pub struct DestinationSettings {
     /// What its connections prove and believe beyond the usual.
     #[serde(default)]
     pub tls: TlsSettings,
+    #[serde(default)]
+    pub payload_mode: PayloadMode,
+    #[serde(default)]
+    pub format: Format,
+    /// Whether its requests carry the trace of their event on.
+    #[serde(default = "yes")]
+    pub send_traceparent: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// What TLS proves to one receiver, and whom it believes there (S3). Whoever set any of it has connections of their own.
@@ -84,6 +97,9 @@ pub struct DestinationSecrets {
     /// The key of the client certificate, in PEM.
     #[serde(default)]
     pub client_key_pem: Option<String>,
+    /// Signs the links to payloads. It is known to nobody else, and stays as long as the destination.
+    #[serde(default)]
+    pub link_key: Option<LinkKey>,
 }
 
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use crate::id::{DeliveryId, DestinationId, EventId, TenantId};
 use crate::route::EventType;
 use crate::time::{Millis, Timestamp};
+use crate::trace::TraceParent;
 
 /// An event as it is kept. Its payload is sent byte for byte as it came (D2, I7).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct Event {
     pub headers: Vec<(String, String)>,
     pub ttl: Option<Millis>,
     pub accepted_at: Timestamp,
+    /// Where it comes from, for whoever follows its trace. A repetition may come from elsewhere.
+    pub trace: Option<TraceParent>,
 }
 
 impl Event {

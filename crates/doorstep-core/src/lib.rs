@@ -49,3 +49,5 @@ pub mod filter;
 pub mod signature;
 pub mod address;
 pub mod custom_headers;
+pub mod output;
+pub mod trace;

@@ -1,6 +1,8 @@
 //! Points in time and spans between them, in whole milliseconds. All arithmetic saturates: a clock that lies
 //! can make a wait wrong, never a panic.
 
+mod rfc3339;
+
 use std::fmt;
 use std::ops::{Add, Sub};
 

@@ -20,6 +20,7 @@ use doorstep_core::event::Event;
 use doorstep_core::gate::GateLimits;
 use doorstep_core::id::{AttemptId, DeliveryId, DestinationId, EventId, TenantId};
 use doorstep_core::outcome::StatusOverrides;
+use doorstep_core::output::{Format, PayloadMode};
 use doorstep_core::retry::{Progress, RetryPolicy};
 use doorstep_core::route::Subscription;
 use doorstep_core::time::{Millis, Timestamp};
@@ -153,6 +154,9 @@ fn destination(url: String) -> Destination {
             timeout: Millis::from_secs(15),
             extra_signatures: BTreeSet::new(),
             tls: TlsSettings::default(),
+            payload_mode: PayloadMode::Full,
+            format: Format::Plain,
+            send_traceparent: true,
         },
         secrets: DestinationSecrets {
             signing: vec![SigningSecret { text, retires_at: None }],
@@ -177,6 +181,7 @@ fn event() -> Event {
         headers: vec![],
         ttl: None,
         accepted_at: Timestamp(0),
+        trace: None,
     }
 }
 

@@ -116,6 +116,7 @@ mod tests {
             headers: Vec::new(),
             ttl: None,
             accepted_at: Timestamp(0),
+            trace: None,
         })
     }
 

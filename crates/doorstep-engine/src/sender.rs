@@ -27,6 +27,7 @@ use doorstep_core::event::Event;
 use doorstep_core::hints::{HEADERS_MAX, Hints};
 use doorstep_core::id::{AttemptId, DeliveryId, DestinationId, EventId};
 use doorstep_core::outcome::{Fault, Outcome};
+use doorstep_core::output::{NoLinkKey, Output};
 use doorstep_core::signature::{BadId, SecretError, SignerError};
 use doorstep_core::time::{Millis, Timestamp};
 use http::StatusCode;
@@ -58,6 +59,8 @@ pub struct SenderSettings {
     pub pool: PoolLimits,
     pub dns: DnsSettings,
     pub roots: Roots,
+    /// Where receivers find this server, without a slash at its end: links to payloads start with it.
+    pub public_url: String,
 }
 
 /// How long each phase of a request may take; the destination's timeout bounds all of them together.
@@ -118,6 +121,8 @@ pub enum SendFault {
     EventHeaders(EventId, #[source] HeaderFault),
     #[error("the content type of event {0} cannot be sent: it is not a header's value")]
     ContentType(EventId),
+    #[error("the body for {0} cannot be written")]
+    Output(DestinationId, #[source] NoLinkKey),
     #[error("event {0} cannot be signed")]
     EventId(EventId, #[source] BadId),
     #[error("the replay's ID cannot be sent with {0}: it is not a header's value")]
@@ -142,6 +147,7 @@ pub struct Sender {
     tls: Tls,
     pool: Arc<Pool>,
     prepared: Cache,
+    public_url: String,
     clock: Box<Clock>,
     ids: Box<Ids>,
 }
@@ -154,13 +160,14 @@ impl Sender {
         clock: impl Fn() -> Timestamp + Send + Sync + 'static,
         ids: impl Fn(Timestamp) -> AttemptId + Send + Sync + 'static,
     ) -> Result<Self, SetupFault> {
-        let SenderSettings { deadlines, pool, dns, roots } = settings;
+        let SenderSettings { deadlines, pool, dns, roots, public_url } = settings;
         let resolver = Resolver::new(&dns, rules.makes_exceptions()).map_err(|fault| SetupFault::Dns(fault.into()))?;
         Ok(Self {
             connector: Connector { rules, resolver, deadlines },
             tls: Tls::new(&roots).map_err(SetupFault::Roots)?,
             pool: Pool::new(pool),
             prepared: Cache::default(),
+            public_url,
             clock: Box::new(clock),
             ids: Box::new(ids),
         })
@@ -176,16 +183,22 @@ impl Sender {
         let (started_at, started) = ((self.clock)(), Instant::now());
         let destination = request.destination;
         let prepared = self.prepared.get(destination, &self.connector.rules, &self.tls, started_at)?;
-        let headers = prepared.headers(&request, started_at)?;
+        let output = Output::of(destination, request.event, request.delivery, &self.public_url)
+            .map_err(|source| SendFault::Output(destination.id, source))?;
+        let id = (self.ids)(started_at);
+        let headers = prepared.headers(&request, &output, id, started_at)?;
         let request_headers = prepared::shown_request(&headers, destination);
 
         let deadline = started + Duration::from_millis(destination.settings.timeout.min(TIMEOUT_MAX).0);
         let mut timings = Timings::default();
         let answered = match prepared.target() {
             Ok(target) => {
-                let outgoing = target.outgoing(headers, request.event);
+                let outgoing = target.outgoing(headers, output.body.clone());
                 // Made once more only where it is needed: a copy of every request would cost more.
-                let again = || Some(target.outgoing(prepared.headers(&request, started_at).ok()?, request.event));
+                let again = || {
+                    let headers = prepared.headers(&request, &output, id, started_at).ok()?;
+                    Some(target.outgoing(headers, output.body.clone()))
+                };
                 self.deliver(target, outgoing, again, deadline, &mut timings).await
             }
             Err(blocked) => Err(blocked),
@@ -193,7 +206,7 @@ impl Sender {
         timings.total = millis_since(started);
 
         let attempt = |answer, response_headers, kept: Kept| Attempt {
-            id: (self.ids)(started_at),
+            id,
             number: request.number(),
             started_at,
             timings,

@@ -5,6 +5,7 @@ pub(crate) mod destinations;
 pub(crate) mod events;
 pub(crate) mod deliveries;
 pub(crate) mod attempts;
+pub(crate) mod payloads;
 pub(crate) mod stream;
 pub(crate) mod keys;
 pub(crate) mod audit;

@@ -39,7 +39,10 @@ pub fn document() -> OpenApi {
 }
 
 fn described(guarded: OpenApiRouter<Arc<App>>) -> OpenApiRouter<Arc<App>> {
-    let open = OpenApiRouter::new().merge(api::health::routes()).merge(api::portal_sessions::open_routes());
+    let open = OpenApiRouter::new()
+        .merge(api::health::routes())
+        .merge(api::portal_sessions::open_routes())
+        .merge(api::payloads::routes());
     OpenApiRouter::with_openapi(openapi::description()).merge(guarded).merge(open)
 }
 

@@ -16,6 +16,7 @@ use doorstep_core::event::{Event, NewDelivery, NewEvent};
 use doorstep_core::gate::{GateLimits, GateState};
 use doorstep_core::id::{DeliveryId, DestinationId, EventId};
 use doorstep_core::outcome::{Outcome, StatusOverrides};
+use doorstep_core::output::{Format, PayloadMode};
 use doorstep_core::retry::{DeadReason, RetryPolicy};
 use doorstep_core::route::Subscription;
 use doorstep_core::scheduler::{Command, DestinationPlan, Hand, Input, Scheduler, Ticket};
@@ -354,6 +355,9 @@ fn destination(plan: &DestinationPlan) -> Destination {
             timeout: TIMEOUT,
             extra_signatures: BTreeSet::new(),
             tls: TlsSettings::default(),
+            payload_mode: PayloadMode::Full,
+            format: Format::Plain,
+            send_traceparent: true,
         },
         secrets: DestinationSecrets::default(),
         created_at: Timestamp(0),
@@ -375,5 +379,6 @@ fn event(index: usize, plan: &DestinationPlan, ordering_key: Option<Arc<str>>, n
         headers: Vec::new(),
         ttl: None,
         accepted_at: now,
+        trace: None,
     }
 }

@@ -66,7 +66,7 @@ async fn play(args: &Args, config: &Config, key: &str) -> Result<(), Failure> {
     let end = runtime::asked_to_end()?;
     let listener = listen(args.port).await?;
     let address = listener.local_addr().context("cannot tell the address that was taken")?;
-    let running = wire::start(config, KeyHash::of(key)).await?;
+    let running = wire::start(config, KeyHash::of(key), address).await?;
     let (stop, stopped) = oneshot::channel::<()>();
     let door = connections::serve(
         listener,

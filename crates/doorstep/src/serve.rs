@@ -41,7 +41,7 @@ async fn serve(config: &Config) -> Result<(), Failure> {
     })?;
     let address = listener.local_addr().context("cannot tell the address that was taken")?;
     let admin_key = AdminKey::of(given, &config.data_dir)?;
-    let running = wire::start(config, admin_key.hash).await?;
+    let running = wire::start(config, admin_key.hash, address).await?;
     tracing::info!(destinations = running.n_destinations, data_dir = %config.data_dir.display(), "ready");
     if let Some(key) = &admin_key.made {
         output::print(&format!(

@@ -1,5 +1,6 @@
 //! The parts, put together: store, engine and API.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,16 +45,18 @@ pub(crate) struct Running {
 }
 
 /// Opens the store, and has everything run that was running before.
-pub(crate) async fn start(config: &Config, admin_key: KeyHash) -> anyhow::Result<Running> {
+/// `address` is where the API is found.
+pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAddr) -> anyhow::Result<Running> {
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&config.data_dir, &SqliteLimits::default())?);
     let clock = Clock::start();
     let no_chance = "the machine gives no random numbers";
     let ids = Arc::new(Ids::new().context(no_chance)?);
     let dice = chance::dice().context(no_chance)?;
     let rules = config.allow_targets.clone();
+    let public_url = config.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
     let attempt_ids = Arc::clone(&ids);
     let sender = Sender::new(
-        SenderSettings::default(),
+        SenderSettings { public_url, ..SenderSettings::default() },
         rules.clone(),
         move || clock.now(),
         move |now| AttemptId(attempt_ids.next(now)),
@@ -70,7 +73,11 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash) -> anyhow::Result
         events: Arc::clone(&events),
         clock,
         dice: Box::new(dice),
-        limits: SchedulerLimits { in_flight_max: config.in_flight_max, ..SchedulerLimits::default() },
+        limits: SchedulerLimits {
+            in_flight_max: config.in_flight_max,
+            per_host_max: (config.per_host_max > 0).then_some(config.per_host_max),
+            ..SchedulerLimits::default()
+        },
         news: news.clone(),
     });
     let n_destinations = run::adopt_all(store.as_ref(), &catalog, &run).await?;

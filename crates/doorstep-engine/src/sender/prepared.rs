@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use doorstep_core::address::{AddressRules, TargetHost, TargetUrl};
 use doorstep_core::custom_headers::{self, CustomHeaders};
 use doorstep_core::destination::Destination;
 use doorstep_core::event::Event;
-use doorstep_core::id::DestinationId;
+use doorstep_core::id::{AttemptId, DestinationId};
 use doorstep_core::outcome::Fault;
+use doorstep_core::output::Output;
 use doorstep_core::signature::{Message, Secret, Signer};
 use doorstep_core::time::Timestamp;
 use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
@@ -30,6 +32,7 @@ const EVENT_TYPE: HeaderName = HeaderName::from_static("x-event-type");
 const DELIVERY_ID: HeaderName = HeaderName::from_static("x-delivery-id");
 const DELIVERY_ATTEMPT: HeaderName = HeaderName::from_static("x-delivery-attempt");
 const REPLAY_ID: HeaderName = HeaderName::from_static("x-replay-id");
+const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 const SEQUENCE: HeaderName = HeaderName::from_static("x-sequence");
 
 /// What people see instead of a secret.
@@ -113,19 +116,32 @@ impl Prepared {
     }
 
     /// The headers of one request. Ours come last and replace whatever came before them.
-    pub(super) fn headers(&self, request: &Request<'_>, now: Timestamp) -> Result<HeaderMap, SendFault> {
+    pub(super) fn headers(
+        &self,
+        request: &Request<'_>,
+        output: &Output,
+        attempt_id: AttemptId,
+        now: Timestamp,
+    ) -> Result<HeaderMap, SendFault> {
         let event = request.event;
         let mut headers = self.headers.clone();
         if !event.headers.is_empty() {
             add(&mut headers, &headers_of(event)?);
         }
-        let message = Message { id: event.id.as_str(), at: now, body: &event.payload };
+        let message = Message { id: event.id.as_str(), at: now, body: &output.body };
         let signatures = self.signer.sign(&message).map_err(|source| SendFault::EventId(event.id.clone(), source))?;
         for header in signatures {
             headers.insert(HeaderName::from_static(header.name), value(header.value));
         }
-        let content_type = HeaderValue::from_str(&event.content_type);
+        let content_type = HeaderValue::from_str(&output.content_type);
         headers.insert(CONTENT_TYPE, content_type.map_err(|_| SendFault::ContentType(event.id.clone()))?);
+        for (name, text) in &output.headers {
+            headers.insert(HeaderName::from_static(name), value(text.clone()));
+        }
+        if let Some(trace) = event.trace.filter(|_| request.destination.settings.send_traceparent) {
+            // Each attempt is a step of its own in the trace, and has the last half of its ID as its name.
+            headers.insert(TRACE_PARENT, value(trace.with_parent(attempt_id.0 as u64).to_string()));
+        }
         headers.insert(EVENT_ID, value(event.id.to_string()));
         headers.insert(EVENT_TYPE, value(event.event_type.to_string()));
         headers.insert(DELIVERY_ID, value(request.delivery.id.to_string()));
@@ -165,8 +181,8 @@ impl Target {
         Ok(Self { origin, tls, path: path.into(), absolute, url })
     }
 
-    pub(super) fn outgoing(&self, headers: HeaderMap, event: &Event) -> Outgoing {
-        Outgoing { path: self.path.clone(), url: self.absolute.clone(), headers, body: event.payload.clone() }
+    pub(super) fn outgoing(&self, headers: HeaderMap, body: Bytes) -> Outgoing {
+        Outgoing { path: self.path.clone(), url: self.absolute.clone(), headers, body }
     }
 
     fn host_header(&self) -> HeaderValue {

@@ -28,6 +28,7 @@ impl SenderSeam for Sender {
             OwnFault::Secret(_, wrong) => unsendable("secret", wrong),
             OwnFault::Signer(_, wrong) => unsendable("signing", wrong),
             OwnFault::Headers(_, wrong) => unsendable("headers", wrong),
+            OwnFault::Output(_, wrong) => unsendable("payload_mode", wrong),
             OwnFault::EventHeaders(..) | OwnFault::ContentType(_) | OwnFault::EventId(..) | OwnFault::ReplayId(_) => {
                 // Of an event, which there is none of here.
                 unsendable("", &fault)

@@ -19,6 +19,7 @@ use doorstep_core::event::Event;
 use doorstep_core::gate::GateLimits;
 use doorstep_core::id::{AttemptId, DestinationId, EventId, TenantId};
 use doorstep_core::outcome::StatusOverrides;
+use doorstep_core::output::{Format, PayloadMode};
 use doorstep_core::reach::Reach;
 use doorstep_core::route::Subscription;
 use doorstep_core::scheduler::{Hand, SchedulerLimits};
@@ -170,6 +171,9 @@ pub(crate) fn destination(id: u128, url: &str, event_types: &[&str]) -> Destinat
             timeout: Millis::from_secs(15),
             extra_signatures: BTreeSet::new(),
             tls: TlsSettings::default(),
+            payload_mode: PayloadMode::Full,
+            format: Format::Plain,
+            send_traceparent: true,
         },
         secrets: DestinationSecrets {
             signing: vec![SigningSecret { text: SECRET.to_owned(), retires_at: None }],
@@ -205,6 +209,7 @@ pub(crate) fn event(n: usize, event_type: &str) -> Event {
         headers: Vec::new(),
         ttl: None,
         accepted_at: Timestamp(0),
+        trace: None,
     }
 }
 

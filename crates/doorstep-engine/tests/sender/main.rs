@@ -10,3 +10,4 @@ mod connections;
 mod addresses;
 mod secure;
 mod identity;
+mod outputs;

@@ -17,6 +17,7 @@ use doorstep_core::event::Event;
 use doorstep_core::gate::GateLimits;
 use doorstep_core::id::{AttemptId, DeliveryId, DestinationId, EventId, TenantId};
 use doorstep_core::outcome::{Fault, Outcome, StatusOverrides};
+use doorstep_core::output::{Format, PayloadMode};
 use doorstep_core::retry::{Progress, RetryPolicy};
 use doorstep_core::route::Subscription;
 use doorstep_core::time::{Millis, Timestamp};
@@ -42,6 +43,7 @@ pub(crate) fn settings() -> SenderSettings {
         // Nobody listens there: a test that needs DNS brings its own server.
         dns: DnsSettings { servers: NameServers::These(vec!["127.0.0.1:1".parse().unwrap()]), ..Default::default() },
         roots: Roots::Only(vec![AUTHORITY.root.clone()]),
+        public_url: "https://hooks.example".to_owned(),
     }
 }
 
@@ -100,6 +102,9 @@ impl Order {
             timeout: LONG,
             extra_signatures: BTreeSet::new(),
             tls: TlsSettings::default(),
+            payload_mode: PayloadMode::Full,
+            format: Format::Plain,
+            send_traceparent: true,
         };
         let secrets = DestinationSecrets {
             signing: vec![SigningSecret { text: SECRET.to_owned(), retires_at: None }],
@@ -126,6 +131,7 @@ impl Order {
             headers: vec![],
             ttl: None,
             accepted_at: NOW,
+            trace: None,
         };
         let progress = Progress { attempts: 0, ambiguous: 0, last_delay: Millis::ZERO, give_up_at: Timestamp::MAX };
         let delivery = Delivery {

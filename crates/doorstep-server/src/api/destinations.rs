@@ -271,6 +271,7 @@ async fn test(
         headers: Vec::new(),
         ttl: None,
         accepted_at: app.engine.now(),
+        trace: None,
     };
     let nothing = (&Value::Null, &Value::Null);
     let mandate = caller.mandate(&app, Action::DestinationTest, Some(destination.tenant_id), id, nothing);

@@ -15,7 +15,8 @@ use doorstep_core::id::{EventId, TenantId};
 use doorstep_core::reach::Reach;
 use doorstep_core::route::EventType;
 use doorstep_core::store::{EventFilter, EventSummary, Page, Refusal};
-use http::StatusCode;
+use doorstep_core::trace::TraceParent;
+use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
@@ -150,7 +151,7 @@ pub(crate) struct EventOf {
 /// The answer comes once it is on disk. The same event again (by `id`, or by the header `Idempotency-Key`) is answered as
 /// before, and makes no second delivery.
 #[utoipa::path(post, path = "/v1/events", tag = "events", request_body = NewEvent,
-    params(("idempotency-key" = Option<String>, Header)),
+    params(("idempotency-key" = Option<String>, Header), ("traceparent" = Option<String>, Header)),
     responses((status = 202, body = AcceptedView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn accept(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let taken = take_one(&app, caller.reach, request).await;
@@ -165,7 +166,8 @@ async fn take_one(app: &App, reach: Reach, request: Request) -> Result<AcceptedV
     let bytes = body::read(sent, body_max(app.limits.payload_max), app.limits.body_within).await?;
     let new: NewEvent<'_> = body::parse(&bytes)?;
     // A copy: an event that waits must not keep what its connection reads into.
-    let event = new.read(app, reach, key, bytes::Bytes::copy_from_slice)?;
+    let mut event = new.read(app, reach, key, bytes::Bytes::copy_from_slice)?;
+    event.trace = trace(&head.headers);
     let id = event.id.clone();
     let accepted = app.engine.accept(reach, vec![event]).await?.pop().unwrap_or(Err(Refusal::NotFound))?;
     Ok(AcceptedView::of(id, accepted))
@@ -175,6 +177,7 @@ async fn take_one(app: &App, reach: Reach, request: Request) -> Result<AcceptedV
 ///
 /// Each has its own result: one that is refused does not keep the others out.
 #[utoipa::path(post, path = "/v1/events/batch", tag = "events", request_body = NewBatch,
+    params(("traceparent" = Option<String>, Header)),
     responses((status = 200, body = BatchResult), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn accept_batch(
     State(app): State<Arc<App>>,
@@ -189,6 +192,7 @@ async fn accept_batch(
     if !(1..=BATCH_MAX).contains(&n) {
         return Err(Problem::invalid_at("/events", format!("a batch has 1 to {BATCH_MAX} events, but this has {n}")));
     }
+    let trace = trace(&head.headers);
     let mut results = Vec::with_capacity(n);
     let mut events = Vec::with_capacity(n);
     for (at, raw) in batch.events.into_iter().enumerate() {
@@ -197,7 +201,8 @@ async fn accept_batch(
         let read = body::parse::<NewEvent<'_>>(raw.get().as_bytes())
             .and_then(|new| new.read(&app, caller.reach, None, copied));
         match read {
-            Ok(event) => {
+            Ok(mut event) => {
+                event.trace = trace;
                 results.push(Ok(event.id.clone()));
                 events.push(event);
             }
@@ -295,6 +300,11 @@ impl EventDetail {
         let ttl_ms = event.ttl.map(|ttl| ttl.0);
         Self { event: EventView::of(summary), ttl_ms, payload_sha256, payload, payload_base64 }
     }
+}
+
+/// The trace that the request belongs to. What cannot be read is left alone, as W3C Trace Context asks.
+fn trace(headers: &HeaderMap) -> Option<TraceParent> {
+    headers.get("traceparent")?.to_str().ok()?.trim().parse().ok()
 }
 
 fn count(app: &App, accepted: impl Iterator<Item = bool>, refused: u64) {

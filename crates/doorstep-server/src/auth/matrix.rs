@@ -13,8 +13,14 @@ use super::world::{ADMIN, Things, With, World, a_guess};
 use crate::router::parts;
 
 /// What anybody may ask.
-const OPEN: [(&str, &str); 4] =
-    [("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/metrics"), ("POST", "/portal/session")];
+const OPEN: [(&str, &str); 5] = [
+    ("GET", "/healthz"),
+    ("GET", "/readyz"),
+    ("GET", "/metrics"),
+    ("POST", "/portal/session"),
+    // The link is a key of its own.
+    ("GET", "/v1/events/{id}/payload"),
+];
 
 /// What each route is for, by its method and path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,12 +14,14 @@ use doorstep_core::event::{Event, NewDelivery, NewEvent};
 use doorstep_core::gate::{Gate, GateLimits, GateState};
 use doorstep_core::id::{AttemptId, DeliveryId, DestinationId, EventId, KeyId, SessionId, TenantId};
 use doorstep_core::outcome::{Outcome, StatusOverrides};
+use doorstep_core::output::{Format, PayloadMode};
 use doorstep_core::portal::{PortalKey, PortalSession};
 use doorstep_core::retry::{DeadReason, Decision, RetryPolicy};
 use doorstep_core::route::Subscription;
 use doorstep_core::signature::ExtraStyle;
 use doorstep_core::store::{Settled, Write};
 use doorstep_core::time::{Millis, Timestamp};
+use doorstep_core::trace::TraceParent;
 
 pub const NOW: Timestamp = Timestamp(1_700_000_000_000);
 pub const TENANT: TenantId = TenantId(7);
@@ -57,11 +59,15 @@ pub fn destination(id: DestinationId, version: u64) -> Destination {
                 client_certificate_pem: Some("a certificate".to_owned()),
                 ca_pem: Some("a root".to_owned()),
             },
+            payload_mode: PayloadMode::Thin,
+            format: Format::CloudeventsBinary,
+            send_traceparent: false,
         },
         secrets: DestinationSecrets {
             signing: vec![SigningSecret { text: "whsec_c2VjcmV0".to_owned(), retires_at: Some(NOW) }],
             headers: vec![("authorization".to_owned(), "Bearer x".to_owned())],
             client_key_pem: Some("a key".to_owned()),
+            link_key: Some([9; 32]),
         },
         created_at: NOW,
         updated_at: NOW + Millis(version),
@@ -86,6 +92,7 @@ pub fn event(id: &str, ordering_key: Option<&str>, accepted_at: Timestamp) -> Ev
         headers: vec![("x-trace".to_owned(), id.to_owned())],
         ttl: Some(Millis(u64::MAX)),
         accepted_at,
+        trace: Some(TraceParent { trace_id: u128::MAX, parent_id: 1, flags: 1 }),
     }
 }
 

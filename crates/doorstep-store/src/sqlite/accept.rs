@@ -17,8 +17,8 @@ use super::row::{self, event_columns};
 
 pub(super) const INSERT_EVENT: &str = "
     insert into events (seq, tenant_id, id, event_type, accepted_at, n_deliveries, n_kept, content_type, ordering_key,
-        produced_at, schema_version, headers, ttl, payload)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+        produced_at, schema_version, headers, ttl, traceparent, payload)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
     on conflict (id, tenant_id) do nothing";
 
 pub(super) const EVENT_BY_SEQ: &str = concat!("select ", event_columns!(), " from events e where e.seq = ?1");
@@ -79,6 +79,7 @@ impl Batch<'_> {
                 event.schema_version,
                 row::headers(&event.headers)?,
                 event.ttl.map(|ttl| ttl.0.cast_signed()),
+                event.trace.map(|trace| trace.to_string()),
                 event.payload.as_ref(),
             ],
         )?;
@@ -92,7 +93,7 @@ impl Batch<'_> {
         let mut before = self.statement(EVENT_BY_ID)?;
         let (before, deliveries) = before
             .query_row(params![event.id.as_str(), event.tenant_id.0.to_be_bytes()], |row| {
-                Ok((row::event(row)?, row.get::<_, u32>(11)?))
+                Ok((row::event(row)?, row.get::<_, u32>(12)?))
             })?;
         Ok(if before.says_the_same_as(event) {
             Written::Accepted { deliveries: deliveries as usize, duplicate: true, available: Vec::new() }
@@ -188,8 +189,8 @@ pub(super) fn event(
     id: &EventId,
 ) -> Result<Vec<(EventSummary, Arc<Event>)>, Fault> {
     let read = |row: &Row<'_>| {
-        let (event, deliveries) = (row::event(row)?, row.get::<_, i64>(11)?.cast_unsigned());
-        let seq = row.get::<_, i64>(12)?.cast_unsigned();
+        let (event, deliveries) = (row::event(row)?, row.get::<_, i64>(12)?.cast_unsigned());
+        let seq = row.get::<_, i64>(13)?.cast_unsigned();
         Ok((EventSummary::of(seq, &event, deliveries), Arc::new(event)))
     };
     let found = match tenant_id {

@@ -61,7 +61,7 @@ pub(super) fn delivery(row: &Row<'_>) -> rusqlite::Result<Delivery> {
 macro_rules! event_columns {
     () => {
         "e.tenant_id, e.id, e.event_type, e.accepted_at, e.content_type, e.ordering_key, e.produced_at, \
-         e.schema_version, e.headers, e.ttl, e.payload"
+         e.schema_version, e.headers, e.ttl, e.traceparent, e.payload"
     };
 }
 pub(super) use event_columns;
@@ -79,7 +79,12 @@ pub(super) fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
         schema_version: row.get(7)?,
         headers: read_headers(headers).map_err(|error| misread(8, error))?,
         ttl: row.get::<_, Option<i64>>(9)?.map(millis),
-        payload: Bytes::from(row.get::<_, Vec<u8>>(10)?),
+        trace: row
+            .get::<_, Option<String>>(10)?
+            .map(|text| text.parse())
+            .transpose()
+            .map_err(|error| misread(10, error))?,
+        payload: Bytes::from(row.get::<_, Vec<u8>>(11)?),
     })
 }
 

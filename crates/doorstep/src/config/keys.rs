@@ -73,6 +73,8 @@ macro_rules! settings {
 settings! {
     /// Address and port of the API and the web pages.
     listen: SocketAddr = "127.0.0.1:8080", Text, value::address;
+    /// URL under which receivers reach this server, for links to payloads. Without it http:// and the address of the API.
+    public_url: Option<String> = "", Text, value::public_url;
     /// Directory of the embedded store and the keys that are made at the first start.
     data_dir: PathBuf = "./doorstep-data", Text, value::path;
     /// Database to use instead of SQLite in the data directory. PostgreSQL comes in a later release.
@@ -89,6 +91,8 @@ settings! {
     log_level: String = "info", Text, value::log_level;
     /// Requests at once, over all destinations.
     in_flight_max: usize = "4096", Number, value::between(1, 65_536);
+    /// Requests at once to one receiving host, over all destinations there; 0 for no such limit.
+    per_host_max: usize = "0", Number, value::between(0, 65_536);
     /// Largest payload of an event, in bytes.
     payload_max_bytes: usize = "262144", Number, value::between(1_024, 16 * 1_024 * 1_024);
     /// How long requests in flight may take to end when the server is stopped, in milliseconds.

@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use doorstep_core::address::AddressRules;
 use doorstep_core::time::Millis;
 use doorstep_server::auth::KEY_BYTES_MAX;
+use reqwest::Url;
 use tracing_subscriber::EnvFilter;
 
 /// A value that does not show itself.
@@ -30,10 +31,24 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+const PUBLIC_URL_BYTES_MAX: usize = 512;
 pub(crate) const MASTER_KEY_LEN: usize = 32;
 
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "give an IP address and a port, such as 127.0.0.1:8080 or [::]:8080".to_owned())
+}
+
+/// Kept without the slash at its end.
+pub(super) fn public_url(text: &str) -> Result<Option<String>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let url = Url::parse(text).ok().filter(|url| {
+        let plain = url.query().is_none() && url.fragment().is_none() && url.username().is_empty();
+        plain && url.has_host() && matches!(url.scheme(), "http" | "https") && text.len() <= PUBLIC_URL_BYTES_MAX
+    });
+    let url = url.ok_or("give an http:// or https:// URL without a query, such as https://hooks.example.com")?;
+    Ok(Some(url.as_str().trim_end_matches('/').to_owned()))
 }
 
 pub(super) fn path(text: &str) -> Result<PathBuf, String> {

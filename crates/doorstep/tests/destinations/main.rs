@@ -7,3 +7,5 @@ mod support;
 mod identity;
 mod signing;
 mod statuses;
+mod outputs;
+mod hosts;

@@ -82,6 +82,11 @@ impl Server {
         (text(&told["errors"][0], "pointer"), text(&told["errors"][0], "detail"))
     }
 
+    /// Without a key, as anybody on the network would ask.
+    pub(crate) async fn fetch(&self, url: &str) -> reqwest::Response {
+        HTTP.get(url).send().await.unwrap()
+    }
+
     /// A destination of the tenant with these settings beside its URL.
     pub(crate) async fn destination(&self, url: &str, settings: Value) -> Value {
         self.post("/v1/destinations", self.new_destination(url, settings)).await
@@ -106,6 +111,10 @@ pub(crate) struct Received {
 }
 
 impl Received {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).unwrap_or_else(|| panic!("no {name} in {:?}", self.headers))
     }

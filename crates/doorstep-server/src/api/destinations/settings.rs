@@ -10,6 +10,8 @@ use doorstep_core::filter::Filter;
 use doorstep_core::gate::{GateLimits, Rate};
 use doorstep_core::id::TenantId;
 use doorstep_core::outcome::{Class, StatusOverrides};
+use doorstep_core::output::link::{LINK_KEY_LEN, LinkKey};
+use doorstep_core::output::{Format, PayloadMode};
 use doorstep_core::retry::{PolicySpec, RetryPolicy};
 use doorstep_core::route::{Subscription, TypePatterns};
 use doorstep_core::signature::{ExtraStyle, PrivateKey, Secret, SharedSecret};
@@ -90,9 +92,18 @@ pub(crate) struct DestinationBody {
     #[serde(default)]
     #[schema(value_type = Option<Signing>)]
     signing: Field<Signing>,
+    /// `full`: the body is the payload; `thin`: a reference to it. `full` unless given.
     #[serde(default)]
-    #[schema(value_type = Option<PayloadMode>)]
+    #[schema(value_type = Option<String>, example = "full")]
     payload_mode: Field<PayloadMode>,
+    /// `plain`, `cloudevents_binary` or `cloudevents_structured`. `plain` unless given.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, example = "plain")]
+    format: Field<Format>,
+    /// Whether requests carry the `traceparent` of their event on. They do unless told otherwise.
+    #[serde(default)]
+    #[schema(value_type = Option<bool>)]
+    send_traceparent: Field<bool>,
     #[serde(default)]
     #[schema(value_type = Option<TlsBody>)]
     tls: Field<TlsBody>,
@@ -155,14 +166,6 @@ pub(crate) enum Algorithm {
     #[default]
     HmacSha256,
     Ed25519,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum PayloadMode {
-    #[default]
-    Full,
-    Thin,
 }
 
 /// What a new secret is to be.
@@ -240,6 +243,9 @@ impl DestinationBody {
             timeout: TIMEOUT_DEFAULT,
             extra_signatures: std::collections::BTreeSet::new(),
             tls: TlsSettings::default(),
+            payload_mode: PayloadMode::default(),
+            format: Format::default(),
+            send_traceparent: true,
         };
         let (mut secrets, secret) = (DestinationSecrets::default(), self.secret.take());
         self.put_into(&mut settings, &mut secrets, rules, &mut faults);
@@ -362,8 +368,20 @@ impl DestinationBody {
         if let Some(signing) = self.signing.or_default(Signing::default) {
             settings.extra_signatures = signing.also;
         }
-        if self.payload_mode == Field::Given(PayloadMode::Thin) {
-            fault("/payload_mode", "thin payloads are not there yet: use \"full\"".to_owned());
+        if let Some(mode) = self.payload_mode.or_default(PayloadMode::default) {
+            settings.payload_mode = mode;
+        }
+        if settings.payload_mode == PayloadMode::Thin && secrets.link_key.is_none() {
+            match new_link_key() {
+                Ok(key) => secrets.link_key = Some(key),
+                Err(wrong) => fault("/payload_mode", wrong),
+            }
+        }
+        if let Some(format) = self.format.or_default(Format::default) {
+            settings.format = format;
+        }
+        if let Some(send) = self.send_traceparent.or_default(|| true) {
+            settings.send_traceparent = send;
         }
         if let Some(TlsBody { client_certificate_pem, client_key_pem, ca_pem }) = self.tls.or_default(TlsBody::default)
         {
@@ -372,6 +390,12 @@ impl DestinationBody {
         }
         settings.ordering = ordering(settings.ordering, self.ordering, self.behind_dead);
     }
+}
+
+fn new_link_key() -> Result<LinkKey, String> {
+    let mut key = [0; LINK_KEY_LEN];
+    getrandom::fill(&mut key).map_err(|_| "the machine gives no random numbers now: try again".to_owned())?;
+    Ok(key)
 }
 
 fn ordering(before: Ordering, name: Field<OrderingName>, behind_dead: Field<BehindDead>) -> Ordering {

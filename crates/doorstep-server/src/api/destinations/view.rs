@@ -9,6 +9,7 @@ use doorstep_core::filter::Filter;
 use doorstep_core::gate::{GateStatus, SuspensionReason, ThrottleReason};
 use doorstep_core::id::{DestinationId, TenantId};
 use doorstep_core::outcome::StatusOverrides;
+use doorstep_core::output::{Format, PayloadMode};
 use doorstep_core::reach::Reach;
 use doorstep_core::retry::PolicySpec;
 use doorstep_core::route::TypePatterns;
@@ -18,7 +19,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::certificate::CertificateView;
-use super::settings::{OrderingName, PayloadMode, RateLimit, Signing, algorithm};
+use super::settings::{OrderingName, RateLimit, Signing, algorithm};
 use crate::app::App;
 use crate::problem::Problem;
 use crate::when::When;
@@ -53,7 +54,11 @@ pub(crate) struct DestinationView {
     #[schema(value_type = Object, example = json!({"authorization": "***"}))]
     headers: BTreeMap<String, &'static str>,
     signing: Signing,
+    #[schema(value_type = String, example = "full")]
     payload_mode: PayloadMode,
+    #[schema(value_type = String, example = "plain")]
+    format: Format,
+    send_traceparent: bool,
     tls: TlsView,
     created_at: When,
     updated_at: When,
@@ -178,7 +183,9 @@ impl DestinationView {
             timeout_ms: settings.timeout.0,
             headers: secrets.headers.iter().map(|(name, _)| (name.clone(), "***")).collect(),
             signing: Signing { algorithm: algorithm(secrets), also: settings.extra_signatures.clone() },
-            payload_mode: PayloadMode::Full,
+            payload_mode: settings.payload_mode,
+            format: settings.format,
+            send_traceparent: settings.send_traceparent,
             tls: TlsView {
                 client_certificate: settings.tls.client_certificate_pem.as_deref().and_then(CertificateView::of),
                 ca_pem: settings.tls.ca_pem.clone(),

@@ -140,6 +140,7 @@ impl NewEvent<'_> {
             headers: headers.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             ttl: self.ttl_ms.map(Millis),
             accepted_at: app.engine.now(),
+            trace: None,
         })
     }
 }

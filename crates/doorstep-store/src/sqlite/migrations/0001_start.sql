@@ -51,6 +51,7 @@ create table events (
     schema_version text,
     headers        blob,
     ttl            integer,
+    traceparent    text,
     payload        blob not null
 ) strict;
 create unique index events_by_id on events (id, tenant_id);
