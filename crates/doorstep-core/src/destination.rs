@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::delivery::Ordering;
 use crate::gate::GateLimits;
 use crate::id::{DestinationId, TenantId};
+use crate::ingest_rate::IngestRate;
 use crate::outcome::StatusOverrides;
 use crate::output::link::LinkKey;
 use crate::output::{Format, PayloadMode};
@@ -23,6 +24,9 @@ pub struct Tenant {
     pub contact_email: Option<String>,
     /// Its share in the turns.
     pub weight: u32,
+    /// How fast its producers may send, if it has a limit of its own.
+    #[serde(default)]
+    pub ingest_rate: Option<IngestRate>,
     pub created_at: Timestamp,
 }
 

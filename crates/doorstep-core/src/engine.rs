@@ -15,6 +15,7 @@ use crate::audit::Mandate;
 use crate::delivery::Delivery;
 use crate::destination::{Destination, Tenant};
 use crate::event::Event;
+use crate::event_type::{Misfit, RegisteredType};
 use crate::gate::{GateChange, GateState, GateStatus, Hold};
 use crate::id::{DeliveryId, DestinationId, EventId, TenantId};
 use crate::outcome::Outcome;
@@ -24,7 +25,7 @@ use crate::route::EventType;
 use crate::scheduler::Hand;
 use crate::sender::Unsendable;
 use crate::store::{Refusal, StoreError, Write, Written};
-use crate::time::Timestamp;
+use crate::time::{Millis, Timestamp};
 
 /// A future answer of the engine.
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, EngineFault>> + Send + 'a>>;
@@ -54,6 +55,17 @@ pub trait Engine: Send + Sync {
         limit: usize,
     ) -> Vec<Arc<Destination>>;
 
+    fn event_type(&self, name: &EventType) -> Option<Arc<RegisteredType>>;
+
+    /// In the order of their names, behind `after`.
+    fn event_types(&self, after: Option<&EventType>, limit: usize) -> Vec<Arc<RegisteredType>>;
+
+    /// What keeps an event from being taken, by its registered type and the schema of it (I4).
+    fn misfits(&self, event: &Event) -> Vec<Misfit>;
+
+    /// How long an event matters: as it says, or as its type does (D8).
+    fn ttl_of(&self, event: &Event) -> Option<Millis>;
+
     /// Takes events in. They are written together, and each has its own answer.
     fn accept(&self, reach: Reach, events: Vec<Event>) -> Reply<'_, Vec<Result<Accepted, Refusal>>>;
 
@@ -67,6 +79,16 @@ pub trait Engine: Send + Sync {
     ) -> Reply<'_, Result<Arc<Destination>, Refusal>>;
 
     fn remove_destination(&self, mandate: Mandate, id: DestinationId) -> Reply<'_, Result<(), Refusal>>;
+
+    /// New or changed; see [`Write::PutEventType`](crate::store::Write::PutEventType) for its version. Or where it does not
+    /// fit the rules for types.
+    fn put_event_type(
+        &self,
+        mandate: Mandate,
+        registered: RegisteredType,
+    ) -> Reply<'_, Result<Arc<RegisteredType>, TypeRefusal>>;
+
+    fn remove_event_type(&self, mandate: Mandate, name: EventType) -> Reply<'_, Result<(), Refusal>>;
 
     /// Lays a person's hand on a gate (G14). `None`: there is no such destination.
     fn handle(&self, mandate: Mandate, id: DestinationId, hand: Hand) -> Reply<'_, Option<GateView>>;
@@ -102,6 +124,13 @@ pub struct Accepted {
     pub deliveries: usize,
     /// It was accepted before, with the same body: no second delivery is made.
     pub duplicate: bool,
+}
+
+/// Why an event type was not registered, or not changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TypeRefusal {
+    Misfits(Vec<Misfit>),
+    Refused(Refusal),
 }
 
 /// A destination's gate as it is now.

@@ -34,7 +34,9 @@ pub mod delivery;
 pub mod scheduler;
 
 pub mod event;
+pub mod event_type;
 pub mod destination;
+pub mod ingest_rate;
 pub mod attempt;
 pub mod reach;
 pub mod api_key;
@@ -51,3 +53,4 @@ pub mod address;
 pub mod custom_headers;
 pub mod output;
 pub mod trace;
+pub mod similar;

@@ -25,12 +25,14 @@ use crate::audit::{Action, AuditEntry, Mandate};
 use crate::delivery::{Delivery, Place, Settlement, Track};
 use crate::destination::{Destination, Tenant};
 use crate::event::{Event, NewEvent};
+use crate::event_type::RegisteredType;
 use crate::gate::GateState;
 use crate::id::{DeliveryId, DestinationId, EventId, KeyId, SessionId, TenantId};
 use crate::outcome::Class;
 use crate::portal::PortalSession;
 use crate::reach::Reach;
 use crate::retry::{DeadReason, Decision};
+use crate::route::EventType;
 use crate::time::{Millis, Timestamp};
 
 /// A future answer of a store.
@@ -57,6 +59,9 @@ pub trait Store: Send + Sync {
 
     /// All destinations with their gates, in the order of their IDs, behind `after`.
     fn destinations(&self, after: Option<DestinationId>, limit: usize) -> Reply<'_, Vec<StoredDestination>>;
+
+    /// All registered event types, in the order of their names, behind `after`.
+    fn event_types(&self, after: Option<EventType>, limit: usize) -> Reply<'_, Vec<RegisteredType>>;
 
     /// Events by their name: the tenant's, or those of the first few tenants that have one so called.
     fn event(
@@ -129,6 +134,13 @@ pub enum Write {
     /// destination with it is refused.
     RemoveDestination {
         destination_id: DestinationId,
+    },
+    /// New, with a `version` of at most 1, or changed: then `version` is the one that it replaces plus one, or the write is
+    /// refused.
+    PutEventType(Box<RegisteredType>),
+    /// The name may be used again.
+    RemoveEventType {
+        name: EventType,
     },
     /// What a person does. It takes effect within their reach alone, and is refused as not found beyond it; if it took
     /// effect, it is noted in the audit log.
@@ -252,7 +264,7 @@ pub enum DeliveryStatus {
 pub struct DeliverySummary {
     pub delivery: Delivery,
     pub event_id: EventId,
-    pub event_type: crate::route::EventType,
+    pub event_type: EventType,
     pub tenant_id: TenantId,
     pub status: DeliveryStatus,
     /// Others with the same ordering key come first.
@@ -271,7 +283,7 @@ pub struct EventSummary {
     pub seq: u64,
     pub id: EventId,
     pub tenant_id: TenantId,
-    pub event_type: crate::route::EventType,
+    pub event_type: EventType,
     pub content_type: Arc<str>,
     pub payload_bytes: u64,
     pub ordering_key: Option<Arc<str>>,
@@ -303,7 +315,7 @@ impl EventSummary {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventFilter {
     pub tenant_id: Option<TenantId>,
-    pub event_type: Option<crate::route::EventType>,
+    pub event_type: Option<EventType>,
     /// At this time or later.
     pub accepted_after: Option<Timestamp>,
     pub accepted_before: Option<Timestamp>,
@@ -348,25 +360,69 @@ pub struct DeliveryHistory {
     pub attempts: Vec<Attempt>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StatusFilter {
-    #[default]
-    Any,
-    Queued,
-    RetryScheduled,
-    Delivered,
-    Dead,
+/// Which of the four states of a delivery are asked for: at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Statuses(u8);
+
+impl Statuses {
+    pub const QUEUED: Self = Self(1);
+    pub const RETRY_SCHEDULED: Self = Self(2);
+    pub const DELIVERED: Self = Self(4);
+    pub const DEAD: Self = Self(8);
+    pub const ANY: Self = Self(15);
+
+    pub const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether one of these is asked for too.
+    pub const fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    pub fn of(status: DeliveryStatus) -> Self {
+        match status {
+            DeliveryStatus::Queued => Self::QUEUED,
+            DeliveryStatus::RetryScheduled => Self::RETRY_SCHEDULED,
+            DeliveryStatus::Delivered => Self::DELIVERED,
+            DeliveryStatus::Dead(_) => Self::DEAD,
+        }
+    }
+}
+
+impl Default for Statuses {
+    fn default() -> Self {
+        Self::ANY
+    }
+}
+
+/// Status codes of answers, from one to another: `503`, or `5xx`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Codes {
+    pub from: u16,
+    /// Itself included.
+    pub to: u16,
+}
+
+impl Codes {
+    pub const fn one(code: u16) -> Self {
+        Self { from: code, to: code }
+    }
+
+    pub const fn contain(self, code: u16) -> bool {
+        self.from <= code && code <= self.to
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeliveryFilter {
-    pub status: StatusFilter,
+    pub statuses: Statuses,
     pub destination_id: Option<DestinationId>,
     pub tenant_id: Option<TenantId>,
-    pub event_type: Option<crate::route::EventType>,
+    pub event_type: Option<EventType>,
     pub reason: Option<DeadReason>,
     /// The last status code.
-    pub code: Option<u16>,
+    pub codes: Option<Codes>,
     /// At this time or later.
     pub created_after: Option<Timestamp>,
     pub created_before: Option<Timestamp>,

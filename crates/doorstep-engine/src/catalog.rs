@@ -1,4 +1,4 @@
-//! Who receives what: every tenant and destination, in memory, as routing and sending need them.
+//! Who receives what: every tenant, destination and registered event type, in memory, as routing and sending need them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -9,9 +9,12 @@ use doorstep_core::filter::Payload;
 use doorstep_core::id::{DestinationId, TenantId};
 use doorstep_core::route::EventType;
 
+use crate::types::Types;
+
 /// Reads take a short lock and clone a pointer; nobody holds it while waiting.
 #[derive(Debug, Default)]
 pub struct Catalog {
+    pub types: Types,
     inner: RwLock<Inner>,
 }
 

@@ -8,17 +8,19 @@ use doorstep_core::address::AddressRules;
 use doorstep_core::audit::{AuditEntry, Mandate};
 use doorstep_core::delivery::Delivery;
 use doorstep_core::destination::{Destination, Tenant};
-use doorstep_core::engine::{Accepted, Engine, EngineFault, GateView, Health, Reply, Trial};
+use doorstep_core::engine::{Accepted, Engine, EngineFault, GateView, Health, Reply, Trial, TypeRefusal};
 use doorstep_core::event::Event;
+use doorstep_core::event_type::{Misfit, RegisteredType};
 use doorstep_core::gate::Hold;
 use doorstep_core::id::{DeliveryId, DestinationId, TenantId};
 use doorstep_core::reach::Reach;
 use doorstep_core::retry::Progress;
+use doorstep_core::route::EventType;
 use doorstep_core::scheduler::{Hand, Input};
 use doorstep_core::sender::{Parcel, Sender, Unsendable};
 use doorstep_core::store::{ByHand, Refusal, Write, Written};
 use doorstep_core::time::{Millis, Timestamp};
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 
 use crate::ingest::Ingest;
 use crate::run::Ended;
@@ -34,6 +36,8 @@ pub struct Desk {
     sender: Arc<dyn Sender>,
     rules: AddressRules,
     trials: Semaphore,
+    /// Held while event types are changed: in memory they change in the order in which they do on disk.
+    types: Mutex<()>,
 }
 
 impl fmt::Debug for Desk {
@@ -44,7 +48,7 @@ impl fmt::Debug for Desk {
 
 impl Desk {
     pub fn new(ingest: Ingest, sender: Arc<dyn Sender>, rules: AddressRules) -> Self {
-        Self { ingest, sender, rules, trials: Semaphore::new(TRIALS_MAX) }
+        Self { ingest, sender, rules, trials: Semaphore::new(TRIALS_MAX), types: Mutex::new(()) }
     }
 
     /// A change by a person: within their reach, and noted. Keep the second part until the run loop has been told what follows.
@@ -99,6 +103,34 @@ impl Desk {
         }
         self.ingest.catalog.remove_destination(destination_id);
         self.ingest.run.refresh(destination_id).await;
+        Ok(Ok(()))
+    }
+
+    async fn register(
+        &self,
+        mandate: Mandate,
+        registered: RegisteredType,
+    ) -> Result<Result<Arc<RegisteredType>, TypeRefusal>, EngineFault> {
+        let _turn = self.types.lock().await;
+        let types = &self.ingest.catalog.types;
+        let misfits = types.misfits_of_type(&registered);
+        if !misfits.is_empty() {
+            return Ok(Err(TypeRefusal::Misfits(misfits)));
+        }
+        let put = Write::PutEventType(Box::new(registered.clone()));
+        match self.change(mandate, put).await? {
+            (Written::Refused(refusal), _) => Ok(Err(TypeRefusal::Refused(refusal))),
+            _ => Ok(Ok(types.put(registered))),
+        }
+    }
+
+    async fn unregister(&self, mandate: Mandate, name: EventType) -> Result<Result<(), Refusal>, EngineFault> {
+        let _turn = self.types.lock().await;
+        let remove = Write::RemoveEventType { name: name.clone() };
+        if let (Written::Refused(refusal), _) = self.change(mandate, remove).await? {
+            return Ok(Err(refusal));
+        }
+        self.ingest.catalog.types.remove(&name);
         Ok(Ok(()))
     }
 
@@ -195,6 +227,22 @@ impl Engine for Desk {
         self.ingest.catalog.destinations(within.tenant_id(), after, limit)
     }
 
+    fn event_type(&self, name: &EventType) -> Option<Arc<RegisteredType>> {
+        self.ingest.catalog.types.get(name)
+    }
+
+    fn event_types(&self, after: Option<&EventType>, limit: usize) -> Vec<Arc<RegisteredType>> {
+        self.ingest.catalog.types.list(after, limit)
+    }
+
+    fn misfits(&self, event: &Event) -> Vec<Misfit> {
+        self.ingest.catalog.types.misfits(event)
+    }
+
+    fn ttl_of(&self, event: &Event) -> Option<Millis> {
+        self.ingest.catalog.types.ttl_of(event)
+    }
+
     fn accept(&self, reach: Reach, events: Vec<Event>) -> Reply<'_, Vec<Result<Accepted, Refusal>>> {
         Box::pin(async move {
             if events.iter().all(|event| reach.covers(event.tenant_id)) {
@@ -230,6 +278,18 @@ impl Engine for Desk {
 
     fn remove_destination(&self, mandate: Mandate, id: DestinationId) -> Reply<'_, Result<(), Refusal>> {
         Box::pin(self.take_away(mandate, id))
+    }
+
+    fn put_event_type(
+        &self,
+        mandate: Mandate,
+        registered: RegisteredType,
+    ) -> Reply<'_, Result<Arc<RegisteredType>, TypeRefusal>> {
+        Box::pin(self.register(mandate, registered))
+    }
+
+    fn remove_event_type(&self, mandate: Mandate, name: EventType) -> Reply<'_, Result<(), Refusal>> {
+        Box::pin(self.unregister(mandate, name))
     }
 
     fn handle(&self, mandate: Mandate, id: DestinationId, hand: Hand) -> Reply<'_, Option<GateView>> {

@@ -57,11 +57,12 @@ impl Ingest {
     fn route(&self, event: &Arc<Event>) -> NewEvent {
         let now = self.clock.now();
         let wanted_by = self.catalog.route(event.tenant_id, &event.event_type, &event.payload);
+        let ttl = self.catalog.types.ttl_of(event);
         let delivery = |destination: &Arc<doorstep_core::destination::Destination>| NewDelivery {
             id: DeliveryId(self.ids.next(now)),
             destination_id: destination.id,
             ordered: event.ordering_key.is_some() && destination.settings.ordering != Ordering::Unordered,
-            give_up_at: destination.settings.policy.give_up_at(now, event.ttl),
+            give_up_at: destination.settings.policy.give_up_at(now, ttl),
         };
         NewEvent { event: Event::clone(event), deliveries: wanted_by.iter().map(delivery).collect() }
     }

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod chance;
 pub mod catalog;
 mod telling;
+pub mod types;
 pub mod writer;
 pub mod events;
 pub mod ingest;

@@ -498,6 +498,17 @@ pub async fn adopt_all(store: &dyn Store, catalog: &Catalog, handle: &Handle) ->
             break;
         }
     }
+    let mut after = None;
+    loop {
+        let types = store.event_types(after, CATALOG_PAGE).await?;
+        after = types.last().map(|registered| registered.name.clone());
+        for registered in types {
+            catalog.types.put(registered);
+        }
+        if after.is_none() {
+            break;
+        }
+    }
     let (mut after, mut n) = (None, 0);
     loop {
         let page = store.destinations(after, CATALOG_PAGE).await?;

@@ -145,7 +145,9 @@ fn bytes(write: &Write) -> usize {
         | Write::OpenPortalSession { .. }
         | Write::EndPortalSession { .. }
         | Write::EndPortalSessions { .. }
-        | Write::Audit(_) => 0,
+        | Write::Audit(_)
+        | Write::RemoveEventType { .. } => 0,
+        Write::PutEventType(registered) => registered.schema_bytes(),
     };
     WRITE_BYTES + payload
 }

@@ -3,6 +3,7 @@
 pub(crate) mod tenants;
 pub(crate) mod destinations;
 pub(crate) mod events;
+pub(crate) mod event_types;
 pub(crate) mod deliveries;
 pub(crate) mod attempts;
 pub(crate) mod payloads;

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use doorstep_core::engine::{Engine, News};
+use doorstep_core::ingest_rate::IngestRate;
 use doorstep_core::reach::Reach;
 use doorstep_core::store::{Store, StoreError};
 use tokio::sync::{Semaphore, broadcast, watch};
@@ -13,6 +14,7 @@ use tokio::sync::{Semaphore, broadcast, watch};
 use crate::auth::KeyHash;
 use crate::auth::notes::Notes;
 use crate::auth::ring::{KeyRing, Sessions};
+use crate::rates::Rates;
 
 /// What the API keeps to. Every input has a bound (S8).
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +23,10 @@ pub struct Limits {
     pub payload_max: usize,
     /// Bytes of a whole batch.
     pub batch_bytes_max: usize,
+    /// Events of types that nobody has registered are refused (I4).
+    pub strict_event_types: bool,
+    /// How fast the producers of a tenant may send that has no limit of its own (G12).
+    pub ingest_rate: Option<IngestRate>,
     /// How long a client may take to send a body.
     pub body_within: Duration,
     /// Clients that watch the stream at the same time.
@@ -32,6 +38,8 @@ impl Default for Limits {
         Self {
             payload_max: 256 * 1024,
             batch_bytes_max: 8 * 1024 * 1024,
+            strict_event_types: false,
+            ingest_rate: None,
             body_within: Duration::from_secs(30),
             watchers_max: 256,
         }
@@ -52,6 +60,7 @@ pub struct App {
     pub(crate) notes: Notes,
     pub(crate) limits: Limits,
     pub(crate) counts: Counts,
+    pub(crate) rates: Rates,
     pub(crate) watchers: Arc<Semaphore>,
     /// True once streams have to come to their end.
     pub(crate) ending: watch::Sender<bool>,
@@ -74,9 +83,9 @@ impl App {
         limits: Limits,
     ) -> Self {
         let watchers = Arc::new(Semaphore::new(limits.watchers_max));
-        let (counts, ending) = (Counts::default(), watch::Sender::new(false));
+        let (counts, rates, ending) = (Counts::default(), Rates::default(), watch::Sender::new(false));
         let (keys, sessions, notes) = (KeyRing::default(), Sessions::default(), Notes::default());
-        Self { engine, store, news, admin_key, keys, sessions, notes, limits, counts, watchers, ending }
+        Self { engine, store, news, admin_key, keys, sessions, notes, limits, counts, rates, watchers, ending }
     }
 
     /// Brings to mind who may come in. Until then, only the first administrator's key is known.

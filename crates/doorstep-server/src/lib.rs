@@ -13,7 +13,10 @@ mod problem;
 mod ask;
 mod body;
 mod field;
+mod etag;
+mod filter;
 mod page;
+mod rates;
 mod when;
 mod api;
 

@@ -3,10 +3,13 @@
 use axum::response::{IntoResponse, Response};
 use doorstep_core::engine::EngineFault;
 use doorstep_core::store::{Refusal, StoreError};
+use doorstep_core::time::Millis;
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
+
+use crate::rates::{RATE_POLICY, Standing};
 
 /// So many faults of one request are reported.
 const ERRORS_MAX: usize = 20;
@@ -18,8 +21,8 @@ const STORE_AWAY_FOR: u32 = 5;
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct Problem {
     /// What kind of problem it is, in the documentation.
-    #[schema(example = "/docs#problem-invalid_request")]
-    r#type: String,
+    #[schema(value_type = String, example = "/docs#problem-invalid_request")]
+    r#type: Box<str>,
     #[schema(example = "The request is not valid")]
     title: &'static str,
     #[schema(example = 422)]
@@ -32,8 +35,20 @@ pub(crate) struct Problem {
     /// Where in the request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<FieldFault>,
-    #[serde(skip)]
+    /// Seconds after which to try again; also in the header `Retry-After`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u32>,
+    #[serde(flatten)]
+    over_rate: Option<Box<OverRate>>,
+}
+
+/// What is said to a producer that sends too fast, in the words of draft-ietf-httpapi-ratelimit-headers.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct OverRate {
+    #[serde(rename = "violated-policies")]
+    violated_policies: [&'static str; 1],
+    #[serde(skip)]
+    standing: Standing,
 }
 
 /// What is wrong at one place of the request.
@@ -53,7 +68,7 @@ impl FieldFault {
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, code: &'static str, title: &'static str, detail: impl Into<String>) -> Self {
-        let r#type = format!("/docs#problem-{code}");
+        let r#type = format!("/docs#problem-{code}").into();
         Self {
             r#type,
             title,
@@ -62,6 +77,7 @@ impl Problem {
             code,
             errors: Vec::new(),
             retry_after: None,
+            over_rate: None,
         }
     }
 
@@ -125,13 +141,36 @@ impl Problem {
         Self::later("busy", "Too much is waiting", detail, BUSY_FOR)
     }
 
+    /// A producer sends faster than its tenant may.
+    pub(crate) fn over_rate(standing: Standing, wait: Millis) -> Self {
+        let after = u32::try_from(wait.0.div_ceil(1_000)).unwrap_or(u32::MAX);
+        let detail = format!("the tenant's events come faster than its ingest rate allows: try again in {after} s");
+        Self {
+            r#type: "https://iana.org/assignments/http-problem-types#quota-exceeded".into(),
+            retry_after: Some(after),
+            over_rate: Some(Box::new(OverRate { violated_policies: [RATE_POLICY], standing })),
+            ..Self::new(StatusCode::TOO_MANY_REQUESTS, "quota_exceeded", "Too many events", detail)
+        }
+    }
+
+    /// The same key, but not the same request.
+    pub(crate) fn key_reused() -> Self {
+        Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "idempotency_key_reused",
+            "This key was used for something else",
+            "a request with this Idempotency-Key was accepted before and said something else: repeat that one exactly, or \
+             choose another key",
+        )
+    }
+
     pub(crate) fn refused(refusal: Refusal) -> Self {
         match refusal {
             Refusal::EventDiffers => Self::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "event_differs",
                 "This event is another one",
-                "an event with this ID (or this Idempotency-Key) was accepted before and says something else: \
+                "an event with this ID was accepted before and says something else: \
                  repeat it exactly, or choose another ID",
             ),
             Refusal::NotFound => Self::not_found("there is no such thing (any more)"),
@@ -148,6 +187,14 @@ impl Problem {
 
     pub(crate) fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// The same, of a request whose fields are called otherwise.
+    pub(crate) fn elsewhere(mut self, place: impl Fn(&str) -> String) -> Self {
+        for fault in self.errors.iter_mut().filter(|fault| fault.pointer.starts_with('/')) {
+            fault.pointer = place(&fault.pointer);
+        }
+        self.within("")
     }
 
     /// The same, of one part of a larger body.
@@ -220,6 +267,9 @@ impl IntoResponse for Problem {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(after) = self.retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from(after));
+        }
+        if let Some(over) = &self.over_rate {
+            over.standing.tell(headers);
         }
         if self.status() == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -54,6 +54,7 @@ fn guarded() -> OpenApiRouter<Arc<App>> {
         .merge(api::events::routes())
         .merge(api::deliveries::routes())
         .merge(api::stream::routes())
+        .merge(api::event_types::routes())
         .merge(api::keys::routes())
         .merge(api::audit::routes())
         .merge(api::portal_sessions::routes())

@@ -80,6 +80,7 @@ macro_rules! store_conforms {
             only_the_dead_can_be_sent_again,
             a_person_ends_what_has_not_ended,
             tenants_and_destinations_come_in_the_order_of_their_ids,
+            event_types_are_registered_changed_and_removed_by_name,
             a_change_is_refused_if_it_was_made_to_another_version,
             a_gate_is_kept_as_it_was,
             a_destination_goes_with_all_that_is_queued_for_it,

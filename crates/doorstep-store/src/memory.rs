@@ -12,9 +12,11 @@ use doorstep_core::attempt::{Answer, Attempt};
 use doorstep_core::delivery::{Delivery, OrderingSlot, Place, Settlement, Track};
 use doorstep_core::destination::{Destination, Tenant};
 use doorstep_core::event::{Event, NewEvent};
+use doorstep_core::event_type::RegisteredType;
 use doorstep_core::gate::GateState;
 use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
 use doorstep_core::retry::{DeadReason, Decision, Progress};
+use doorstep_core::route::EventType;
 use doorstep_core::store::{EventSummary, Refusal, Settled, Tally, Write, Written};
 use doorstep_core::time::{Millis, Timestamp};
 
@@ -27,6 +29,7 @@ use access::Access;
 #[derive(Debug, Default)]
 pub struct Memory {
     tenants: BTreeMap<TenantId, Tenant>,
+    event_types: BTreeMap<EventType, RegisteredType>,
     destinations: BTreeMap<DestinationId, (Destination, GateState)>,
     /// Those that were taken away, and what has not been swept up after them.
     removed: BTreeMap<DestinationId, VecDeque<Leftover>>,
@@ -121,6 +124,11 @@ impl Memory {
             Write::EndPortalSession { session_id } => self.access.end_session(session_id),
             Write::EndPortalSessions { tenant_id } => self.access.end_sessions(tenant_id),
             Write::Audit(entry) => self.access.note(*entry),
+            Write::PutEventType(registered) => self.put_event_type(*registered),
+            Write::RemoveEventType { name } => match self.event_types.remove(&name) {
+                Some(_) => Written::Saved,
+                None => Written::Refused(Refusal::NotFound),
+            },
         }
     }
 
@@ -294,6 +302,17 @@ impl Memory {
             None if destination.version > 1 => return Written::Refused(Refusal::NotFound),
             None if self.removed.contains_key(&destination.id) => return Written::Refused(Refusal::VersionDiffers),
             None => drop(self.destinations.insert(destination.id, (destination, GateState::default()))),
+        }
+        Written::Saved
+    }
+
+    fn put_event_type(&mut self, registered: RegisteredType) -> Written {
+        match self.event_types.get(&registered.name).map(|before| before.version) {
+            Some(before) if before.checked_add(1) != Some(registered.version) => {
+                return Written::Refused(Refusal::VersionDiffers);
+            }
+            None if registered.version > 1 => return Written::Refused(Refusal::NotFound),
+            Some(_) | None => drop(self.event_types.insert(registered.name.clone(), registered)),
         }
         Written::Saved
     }

@@ -17,6 +17,7 @@ mod mandate;
 mod access;
 mod audit;
 mod catalog;
+mod event_types;
 mod due;
 mod list;
 mod event_list;
@@ -41,9 +42,11 @@ use doorstep_core::audit::AuditEntry;
 use doorstep_core::delivery::Delivery;
 use doorstep_core::destination::Tenant;
 use doorstep_core::event::Event;
+use doorstep_core::event_type::RegisteredType;
 use doorstep_core::id::{DeliveryId, DestinationId, EventId, KeyId, SessionId, TenantId};
 use doorstep_core::portal::PortalSession;
 use doorstep_core::reach::Reach;
+use doorstep_core::route::EventType;
 use doorstep_core::store::{
     Activity, ActivityQuery, Ages, AuditFilter, Backlog, DeliveryFilter, DeliveryHistory, DeliverySummary, DuePage,
     DueQuery, EventFilter, EventSummary, Page, Purged, Reply, Store, StoredDestination, Write, Written,
@@ -100,6 +103,11 @@ impl Store for SqliteStore {
 
     fn destinations(&self, after: Option<DestinationId>, limit: usize) -> Reply<'_, Vec<StoredDestination>> {
         self.for_people.search(self.search_max, move |snapshot| catalog::destinations(snapshot, after, limit))
+    }
+
+    fn event_types(&self, after: Option<EventType>, limit: usize) -> Reply<'_, Vec<RegisteredType>> {
+        self.for_people
+            .search(self.search_max, move |snapshot| event_types::event_types(snapshot, after.as_ref(), limit))
     }
 
     fn event(

@@ -112,7 +112,7 @@ impl Setting {
         let shown = match key.shape {
             _ if given.text.is_empty() => None,
             Shape::Secret => Some("********".to_owned()),
-            Shape::Text | Shape::Number | Shape::List => Some(given.text),
+            Shape::Text | Shape::Number | Shape::Switch | Shape::List => Some(given.text),
         };
         Self { key, shown, origin: given.origin }
     }

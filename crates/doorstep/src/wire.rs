@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use doorstep_core::id::AttemptId;
+use doorstep_core::ingest_rate::IngestRate;
 use doorstep_core::scheduler::SchedulerLimits;
 use doorstep_core::sender::Sender as SenderSeam;
 use doorstep_core::store::Store;
@@ -84,7 +85,12 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAd
     let house_task = maintain::start(Arc::clone(&store), writer.clone(), run.clone(), clock, retention(config));
     let ingest = Ingest { catalog, writer, events, run: run.clone(), clock, ids };
     let desk = Arc::new(Desk::new(ingest, sender, rules));
-    let limits = Limits { payload_max: config.payload_max_bytes, ..Limits::default() };
+    let limits = Limits {
+        payload_max: config.payload_max_bytes,
+        ingest_rate: config.ingest_per_second.map(|n| IngestRate { per_second: n, burst: n }),
+        strict_event_types: config.strict_event_types,
+        ..Limits::default()
+    };
     let app = Arc::new(App::new(desk, store, news, admin_key, limits));
     app.recall().await?;
     let noting = Arc::clone(&app);

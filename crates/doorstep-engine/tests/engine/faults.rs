@@ -10,9 +10,11 @@ use doorstep_core::delivery::Delivery;
 use doorstep_core::destination::Tenant;
 use doorstep_core::engine::EngineFault;
 use doorstep_core::event::{Event, NewEvent};
+use doorstep_core::event_type::RegisteredType;
 use doorstep_core::id::{DeliveryId, DestinationId, EventId, KeyId, SessionId, TenantId};
 use doorstep_core::portal::PortalSession;
 use doorstep_core::reach::Reach;
+use doorstep_core::route::EventType;
 use doorstep_core::store::{
     Activity, ActivityQuery, Ages, AuditFilter, Backlog, DeliveryFilter, DeliveryHistory, DeliveryStatus,
     DeliverySummary, DuePage, DueQuery, EventFilter, EventSummary, Page, Purged, Reply, Store, StoreError,
@@ -105,6 +107,10 @@ impl Store for Troubled {
 
     fn tenants(&self, after: Option<TenantId>, limit: usize) -> Reply<'_, Vec<Tenant>> {
         self.store.tenants(after, limit)
+    }
+
+    fn event_types(&self, after: Option<EventType>, limit: usize) -> Reply<'_, Vec<RegisteredType>> {
+        self.store.event_types(after, limit)
     }
 
     fn destinations(&self, after: Option<DestinationId>, limit: usize) -> Reply<'_, Vec<StoredDestination>> {

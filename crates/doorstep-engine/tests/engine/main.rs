@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use doorstep_core::gate::GateLimits;
 use doorstep_core::reach::Reach;
 use doorstep_core::scheduler::Hand;
-use doorstep_core::store::{DeliveryFilter, DeliveryStatus, Page, StatusFilter};
+use doorstep_core::store::{DeliveryFilter, DeliveryStatus, Page, Statuses};
 use doorstep_engine::maintain::{self, Retention};
 use support::{Engine, Receiver, destination, event};
 
@@ -134,7 +134,11 @@ async fn a_permanent_answer_makes_a_dead_letter_at_once() {
     engine.accept(event(1, "a.b")).await.unwrap();
     receiver.next().await;
     engine.run.drain().await;
-    let filter = DeliveryFilter { status: StatusFilter::Dead, code: Some(422), ..DeliveryFilter::default() };
+    let filter = DeliveryFilter {
+        statuses: Statuses::DEAD,
+        codes: Some(doorstep_core::store::Codes::one(422)),
+        ..DeliveryFilter::default()
+    };
     let dead = engine.store.deliveries(Reach::All, filter, Page { before_seq: None, limit: 10 }).await.unwrap();
     assert_eq!(dead.len(), 1);
 }

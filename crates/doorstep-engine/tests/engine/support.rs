@@ -104,8 +104,14 @@ impl Engine {
     }
 
     pub(crate) async fn add(&self, destination: Destination) -> DestinationId {
-        let tenant =
-            Tenant { id: TENANT, name: "acme".to_owned(), contact_email: None, weight: 1, created_at: Timestamp(0) };
+        let tenant = Tenant {
+            id: TENANT,
+            name: "acme".to_owned(),
+            contact_email: None,
+            weight: 1,
+            ingest_rate: None,
+            created_at: Timestamp(0),
+        };
         self.desk.put_tenant(mandate(), tenant).await.unwrap().unwrap();
         let id = destination.id;
         self.desk.put_destination(mandate(), destination).await.unwrap().unwrap();

@@ -9,7 +9,7 @@ use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
 use doorstep_core::reach::Reach;
 use doorstep_core::retry::DeadReason;
 use doorstep_core::route::EventType;
-use doorstep_core::store::{DeliveryFilter, DeliveryStatus, DeliverySummary, Page, StatusFilter};
+use doorstep_core::store::{DeliveryFilter, DeliveryStatus, DeliverySummary, Page, Statuses};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
@@ -21,6 +21,7 @@ use crate::app::App;
 use crate::ask::{Id, Query};
 use crate::auth::caller::Caller;
 use crate::body::OptionalJson;
+use crate::filter;
 use crate::page;
 use crate::problem::Problem;
 use crate::when::When;
@@ -104,7 +105,8 @@ pub(crate) struct DeliveryPage {
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeliveryList {
     /// Deliveries on their way are listed as `queued` or `retry_scheduled`, whichever they were before.
-    status: Option<StatusAsked>,
+    /// Several with commas between them; `failed` is `retry_scheduled,dead`.
+    status: Option<String>,
     #[param(value_type = Option<String>)]
     destination_id: Option<DestinationId>,
     #[param(value_type = Option<String>)]
@@ -113,23 +115,14 @@ pub(crate) struct DeliveryList {
     r#type: Option<EventType>,
     #[param(value_type = Option<String>)]
     reason: Option<DeadReason>,
-    /// The last status code.
-    code: Option<u16>,
+    /// The last status code, such as `503`, or all of a class, such as `5xx`.
+    code: Option<String>,
     #[param(value_type = Option<String>)]
     created_after: Option<When>,
     #[param(value_type = Option<String>)]
     created_before: Option<When>,
     limit: Option<usize>,
     cursor: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum StatusAsked {
-    Queued,
-    RetryScheduled,
-    Delivered,
-    Dead,
 }
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -150,7 +143,7 @@ async fn list(
 ) -> Result<axum::Json<DeliveryPage>, Problem> {
     let limit = page::limit(asked.limit)?;
     let before_seq = page::read_cursor("dlv", asked.cursor.as_deref())?;
-    let mut found = app.store.deliveries(caller.reach, asked.filter(), Page { before_seq, limit: limit + 1 }).await?;
+    let mut found = app.store.deliveries(caller.reach, asked.filter()?, Page { before_seq, limit: limit + 1 }).await?;
     let next_cursor = page::cut(&mut found, limit, |last| page::cursor("dlv", last.delivery.seq));
     Ok(axum::Json(DeliveryPage { data: views(&app, found).await?, next_cursor }))
 }
@@ -180,7 +173,7 @@ async fn retry(
         Problem::conflict("destination_gone", format!("its destination {destination_id} has been deleted"))
     })?;
     let event = app.store.events(vec![summary.delivery.event_seq]).await?.pop().flatten();
-    let ttl = event.and_then(|event| event.ttl);
+    let ttl = event.and_then(|event| app.engine.ttl_of(&event));
     let give_up_at = destination.settings.policy.give_up_at(app.engine.now(), ttl);
     let nothing = (&Value::Null, &Value::Null);
     let mandate = caller.mandate(&app, Action::DeliveryRetry, Some(summary.tenant_id), id, nothing);
@@ -212,23 +205,17 @@ async fn abandon(
 }
 
 impl DeliveryList {
-    fn filter(&self) -> DeliveryFilter {
-        DeliveryFilter {
-            status: match self.status {
-                None => StatusFilter::Any,
-                Some(StatusAsked::Queued) => StatusFilter::Queued,
-                Some(StatusAsked::RetryScheduled) => StatusFilter::RetryScheduled,
-                Some(StatusAsked::Delivered) => StatusFilter::Delivered,
-                Some(StatusAsked::Dead) => StatusFilter::Dead,
-            },
+    fn filter(&self) -> Result<DeliveryFilter, Problem> {
+        Ok(DeliveryFilter {
+            statuses: self.status.as_deref().map_or(Ok(Statuses::ANY), filter::statuses)?,
             destination_id: self.destination_id,
             tenant_id: self.tenant_id,
             event_type: self.r#type.clone(),
             reason: self.reason,
-            code: self.code,
+            codes: self.code.as_deref().map(filter::codes).transpose()?,
             created_after: self.created_after.map(|at| at.0),
             created_before: self.created_before.map(|at| at.0),
-        }
+        })
     }
 }
 

@@ -20,8 +20,8 @@ use doorstep_core::sender::Unsendable;
 use doorstep_core::signature::SECRETS_MAX;
 use doorstep_core::store::Write;
 use doorstep_core::time::Millis;
-use http::header::{ETAG, IF_MATCH, LOCATION};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::header::LOCATION;
+use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -371,20 +371,9 @@ pub(crate) fn known(app: &App, caller: &Caller, id: DestinationId) -> Result<Arc
 }
 
 fn etag(destination: &Destination) -> [(http::HeaderName, String); 1] {
-    [(ETAG, format!("\"{}\"", destination.version))]
+    crate::etag::etag(destination.version)
 }
 
-/// Whether the one who asks has seen the present state, if they say which one they saw (RFC 9110, 13.1.1).
 fn check_match(headers: &HeaderMap, destination: &Destination) -> Result<(), Problem> {
-    let Some(seen) = headers.get(IF_MATCH) else { return Ok(()) };
-    let present = HeaderValue::from_str(&format!("\"{}\"", destination.version));
-    let fits = seen.to_str().is_ok_and(|seen| {
-        seen.trim() == "*" || seen.split(',').any(|one| present.as_ref().is_ok_and(|present| present == one.trim()))
-    });
-    if fits {
-        return Ok(());
-    }
-    Err(Problem::precondition(
-        "it is not the version that `If-Match` names: read it again, and make your change once more",
-    ))
+    crate::etag::check_match(headers, destination.version)
 }

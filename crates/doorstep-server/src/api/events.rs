@@ -16,7 +16,7 @@ use doorstep_core::reach::Reach;
 use doorstep_core::route::EventType;
 use doorstep_core::store::{EventFilter, EventSummary, Page, Refusal};
 use doorstep_core::trace::TraceParent;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
@@ -29,8 +29,11 @@ use crate::auth::caller::Caller;
 use crate::body;
 use crate::page;
 use crate::problem::Problem;
+use crate::rates::Standing;
 use crate::when::When;
+use new::cloud::{self, Form};
 use new::{NewEvent, idempotency_key};
+pub(crate) use new::{SCHEMA_VERSION_BYTES_MAX, TTL_MAX, TTL_MIN};
 
 /// Events in a batch.
 pub(crate) const BATCH_MAX: usize = 1_000;
@@ -155,67 +158,125 @@ pub(crate) struct EventOf {
     responses((status = 202, body = AcceptedView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn accept(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let taken = take_one(&app, caller.reach, request).await;
-    count(&app, taken.iter().map(|view| view.duplicate), u64::from(taken.is_err()));
-    Ok((StatusCode::ACCEPTED, axum::Json(taken?)).into_response())
+    count(&app, taken.iter().map(|(view, _)| view.duplicate), u64::from(taken.is_err()));
+    let (view, headers) = taken?;
+    Ok((StatusCode::ACCEPTED, headers, axum::Json(view)).into_response())
 }
 
-async fn take_one(app: &App, reach: Reach, request: Request) -> Result<AcceptedView, Problem> {
+async fn take_one(app: &App, reach: Reach, request: Request) -> Result<(AcceptedView, HeaderMap), Problem> {
     let (head, sent) = request.into_parts();
-    body::check_is_json(&head.headers)?;
+    let form = Form::of(&head);
+    if form == Form::Own {
+        body::check_is_json(&head.headers)?;
+    }
     let key = idempotency_key(&head.headers)?;
     let bytes = body::read(sent, body_max(app.limits.payload_max), app.limits.body_within).await?;
-    let new: NewEvent<'_> = body::parse(&bytes)?;
+    let new = match form {
+        Form::Own => body::parse(&bytes)?,
+        Form::Structured => cloud::structured(&bytes, &head.uri)?,
+        Form::Binary => cloud::binary(&head, bytes.clone())?,
+    };
+    let by_key = new.is_named_by(key.as_ref());
     // A copy: an event that waits must not keep what its connection reads into.
-    let mut event = new.read(app, reach, key, bytes::Bytes::copy_from_slice)?;
+    let event = new.read(app, reach, key.as_ref(), bytes::Bytes::copy_from_slice);
+    let mut event = event.map_err(|problem| problem.elsewhere(|pointer| form.pointer(pointer)))?;
     event.trace = trace(&head.headers);
+    let standing = keep_rate(app, reach, &event)?;
     let id = event.id.clone();
-    let accepted = app.engine.accept(reach, vec![event]).await?.pop().unwrap_or(Err(Refusal::NotFound))?;
-    Ok(AcceptedView::of(id, accepted))
+    let accepted = app.engine.accept(reach, vec![event]).await?.pop().unwrap_or(Err(Refusal::NotFound));
+    let accepted = accepted.map_err(|refusal| refused(refusal, by_key))?;
+    let replayed = by_key && accepted.duplicate;
+    Ok((AcceptedView::of(id, accepted), told(standing, replayed)))
+}
+
+/// Counts the event against its tenant's rate (G12).
+fn keep_rate(app: &App, reach: Reach, event: &Event) -> Result<Option<Standing>, Problem> {
+    let Some(tenant) = app.engine.tenant(reach, event.tenant_id) else { return Ok(None) };
+    let standing = app.rates.take(&tenant, app.limits.ingest_rate, app.engine.now());
+    match standing.and_then(|standing| Some((standing, standing.wait?))) {
+        Some((standing, wait)) => Err(Problem::over_rate(standing, wait)),
+        None => Ok(standing),
+    }
+}
+
+fn refused(refusal: Refusal, by_key: bool) -> Problem {
+    if by_key && refusal == Refusal::EventDiffers { Problem::key_reused() } else { refusal.into() }
+}
+
+/// What is said beside the answer.
+fn told(standing: Option<Standing>, replayed: bool) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    if let Some(standing) = standing {
+        standing.tell(&mut headers);
+    }
+    if replayed {
+        headers.insert("idempotency-replayed", HeaderValue::from_static("true"));
+    }
+    headers
 }
 
 /// Take many events in at once
 ///
-/// Each has its own result: one that is refused does not keep the others out.
+/// Each has its own result: one that is refused does not keep the others out. An `Idempotency-Key` covers the whole batch.
 #[utoipa::path(post, path = "/v1/events/batch", tag = "events", request_body = NewBatch,
-    params(("traceparent" = Option<String>, Header)),
+    params(("idempotency-key" = Option<String>, Header), ("traceparent" = Option<String>, Header)),
     responses((status = 200, body = BatchResult), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
-async fn accept_batch(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    request: Request,
-) -> Result<axum::Json<BatchResult>, Problem> {
+async fn accept_batch(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let (head, sent) = request.into_parts();
     body::check_is_json(&head.headers)?;
+    let key = idempotency_key(&head.headers)?;
     let bytes = body::read(sent, app.limits.batch_bytes_max, app.limits.body_within).await?;
-    let batch: NewBatch<'_> = body::parse(&bytes)?;
+    let form = Form::of(&head);
+    let (batch, prefix) = match form {
+        Form::Structured => (NewBatch { events: body::parse(&bytes)? }, ""),
+        Form::Own | Form::Binary => (body::parse(&bytes)?, "/events"),
+    };
     let n = batch.events.len();
     if !(1..=BATCH_MAX).contains(&n) {
-        return Err(Problem::invalid_at("/events", format!("a batch has 1 to {BATCH_MAX} events, but this has {n}")));
+        return Err(Problem::invalid_at(prefix, format!("a batch has 1 to {BATCH_MAX} events, but this has {n}")));
     }
     let trace = trace(&head.headers);
     let mut results = Vec::with_capacity(n);
     let mut events = Vec::with_capacity(n);
+    let mut standing = None;
     for (at, raw) in batch.events.into_iter().enumerate() {
         // A copy each: one event that waits long must not keep the whole batch in memory.
         let copied = |payload: &[u8]| bytes::Bytes::copy_from_slice(payload);
-        let read = body::parse::<NewEvent<'_>>(raw.get().as_bytes())
-            .and_then(|new| new.read(&app, caller.reach, None, copied));
+        let key = key.as_ref().map(|key| key.of_item(at));
+        let new: Result<NewEvent<'_>, Problem> = match form {
+            Form::Structured => cloud::structured(raw.get().as_bytes(), &head.uri),
+            Form::Own | Form::Binary => body::parse(raw.get().as_bytes()),
+        };
+        let read = new.and_then(|new| {
+            let by_key = new.is_named_by(key.as_ref());
+            let event = new.read(&app, caller.reach, key.as_ref(), copied);
+            let mut event = event.map_err(|problem| match form {
+                Form::Structured => problem.elsewhere(|pointer| form.pointer(pointer)),
+                Form::Own | Form::Binary => problem,
+            })?;
+            event.trace = trace;
+            standing = keep_rate(&app, caller.reach, &event)?.or(standing);
+            Ok((event, by_key))
+        });
         match read {
-            Ok(mut event) => {
-                event.trace = trace;
-                results.push(Ok(event.id.clone()));
+            Ok((event, by_key)) => {
+                results.push(Ok((event.id.clone(), by_key)));
                 events.push(event);
             }
-            Err(problem) => results.push(Err(problem.within(&format!("/events/{at}")))),
+            Err(problem) => results.push(Err(problem.within(&format!("{prefix}/{at}")))),
         }
     }
     let mut answers = app.engine.accept(caller.reach, events).await?.into_iter();
+    let mut replayed = key.is_some();
+    let mut result = |read: Result<(EventId, bool), Problem>| -> Result<AcceptedView, Problem> {
+        let (id, by_key) = read?;
+        let accepted = answers.next().unwrap_or(Err(Refusal::NotFound)).map_err(|refusal| refused(refusal, by_key))?;
+        replayed &= accepted.duplicate;
+        Ok(AcceptedView::of(id, accepted))
+    };
     let results: Vec<ItemResult> = results
         .into_iter()
-        .map(|read| match read.and_then(|id| Ok((id, answers.next().unwrap_or(Err(Refusal::NotFound))?))) {
-            Ok((id, accepted)) => ItemResult::Accepted(AcceptedView::of(id, accepted)),
-            Err(error) => ItemResult::Refused { error },
-        })
+        .map(|read| result(read).map_or_else(|error| ItemResult::Refused { error }, ItemResult::Accepted))
         .collect();
     let refused = results.iter().filter(|result| matches!(result, ItemResult::Refused { .. })).count();
     let accepted = results.iter().filter_map(|result| match result {
@@ -223,7 +284,8 @@ async fn accept_batch(
         ItemResult::Refused { .. } => None,
     });
     count(&app, accepted, refused as u64);
-    Ok(axum::Json(BatchResult { results }))
+    let headers = told(standing, replayed && refused < n);
+    Ok((headers, axum::Json(BatchResult { results })).into_response())
 }
 
 /// Events, newest first

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use doorstep_core::audit::Action;
 use doorstep_core::destination::Tenant;
 use doorstep_core::id::TenantId;
+use doorstep_core::ingest_rate::IngestRate;
 use http::StatusCode;
 use http::header::LOCATION;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,8 @@ pub(crate) const NAME_CHARS_MAX: usize = 200;
 const EMAIL_BYTES_MAX: usize = 254;
 /// A tenant's share in the turns is at most this.
 const WEIGHT_MAX: u32 = 1_000;
+/// Events a second, and at once.
+const RATE_MAX: u32 = 1_000_000;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get, change))
@@ -45,6 +48,10 @@ pub(crate) struct NewTenant {
     /// Its share in the turns when capacity is short. 1 unless given.
     #[schema(minimum = 1, maximum = 1000)]
     weight: Option<u32>,
+    /// How fast its producers may send. Without it, `ingest_per_second` of the configuration counts.
+    #[serde(default)]
+    #[schema(value_type = Option<RateBody>)]
+    ingest_rate: Field<RateBody>,
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -56,6 +63,26 @@ pub(crate) struct TenantChange {
     contact_email: Field<String>,
     #[schema(minimum = 1, maximum = 1000)]
     weight: Option<u32>,
+    /// How fast its producers may send. Without it, `ingest_per_second` of the configuration counts.
+    #[serde(default)]
+    #[schema(value_type = Option<RateBody>)]
+    ingest_rate: Field<RateBody>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RateBody {
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    per_second: u32,
+    /// At once, after a pause; as many as in a second unless given.
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    burst: Option<u32>,
+}
+
+impl RateBody {
+    fn read(self) -> IngestRate {
+        IngestRate { per_second: self.per_second, burst: self.burst.unwrap_or(self.per_second) }
+    }
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -66,6 +93,8 @@ pub(crate) struct TenantView {
     #[schema(required)]
     contact_email: Option<String>,
     weight: u32,
+    #[schema(required)]
+    ingest_rate: Option<RateBody>,
     created_at: When,
 }
 
@@ -86,8 +115,9 @@ pub(crate) struct TenantList {
 
 impl TenantView {
     fn of(tenant: &Tenant) -> Self {
-        let Tenant { id, name, contact_email, weight, created_at } = tenant.clone();
-        Self { id, name, contact_email, weight, created_at: When(created_at) }
+        let Tenant { id, name, contact_email, weight, ingest_rate, created_at } = tenant.clone();
+        let ingest_rate = ingest_rate.map(|rate| RateBody { per_second: rate.per_second, burst: Some(rate.burst) });
+        Self { id, name, contact_email, weight, ingest_rate, created_at: When(created_at) }
     }
 }
 
@@ -100,6 +130,10 @@ async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<New
         name: new.name,
         contact_email: new.contact_email,
         weight: new.weight.unwrap_or(1),
+        ingest_rate: match new.ingest_rate {
+            Field::Absent | Field::Null => None,
+            Field::Given(rate) => Some(rate.read()),
+        },
         created_at: app.engine.now(),
     };
     check(&tenant)?;
@@ -154,6 +188,11 @@ async fn change(
         Field::Null => tenant.contact_email = None,
         Field::Given(email) => tenant.contact_email = Some(email),
     }
+    match change.ingest_rate {
+        Field::Absent => {}
+        Field::Null => tenant.ingest_rate = None,
+        Field::Given(rate) => tenant.ingest_rate = Some(rate.read()),
+    }
     check(&tenant)?;
     let changes = (&told(&before), &told(&tenant));
     let mandate = caller.mandate(&app, Action::TenantUpdate, Some(id), id, changes);
@@ -183,6 +222,13 @@ fn check(tenant: &Tenant) -> Result<(), Problem> {
     if !(1..=WEIGHT_MAX).contains(&tenant.weight) {
         let given = tenant.weight;
         faults.push(FieldFault::new("/weight", format!("must be between 1 and {WEIGHT_MAX}, but is {given}")));
+    }
+    if let Some(rate) = tenant.ingest_rate {
+        for (at, n) in [("/ingest_rate/per_second", rate.per_second), ("/ingest_rate/burst", rate.burst)] {
+            if !(1..=RATE_MAX).contains(&n) {
+                faults.push(FieldFault::new(at, format!("must be between 1 and {RATE_MAX}, but is {n}")));
+            }
+        }
     }
     if faults.is_empty() { Ok(()) } else { Err(Problem::invalid(faults)) }
 }

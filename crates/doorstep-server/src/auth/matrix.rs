@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::rules::RULES;
-use super::world::{ADMIN, Things, With, World, a_guess};
+use super::world::{ADMIN, REGISTERED, Things, With, World, a_guess};
 use crate::router::parts;
 
 /// What anybody may ask.
@@ -40,7 +40,7 @@ fn meant_for(method: &str, path: &str) -> For {
         _ if path == "/portal/session" => For::PortalSessions,
         (_, "keys" | "portal-sessions" | "audit") => For::Admin,
         ("GET", _) => For::Read,
-        (_, "tenants") => For::Operator,
+        (_, "tenants" | "event-types") => For::Operator,
         ("POST", "events") => For::Ingest,
         (_, "destinations" | "deliveries") => For::Operate,
         _ => panic!("nobody has said who may {method} {path}"),
@@ -161,7 +161,7 @@ fn request(method: &str, path: &str, of: &Things) -> (String, Value) {
         "keys" => &of.key,
         _ => "",
     };
-    let filled = path.replace("{id}", id);
+    let filled = path.replace("{id}", id).replace("{name}", REGISTERED);
     let tenant_id = &of.tenant;
     let event = json!({ "tenant_id": tenant_id, "type": "a.b", "payload": {} });
     let body = match (method, path) {
@@ -171,6 +171,8 @@ fn request(method: &str, path: &str, of: &Things) -> (String, Value) {
         ("POST", "/v1/events/batch") => json!({ "events": [event] }),
         ("POST", "/v1/keys") => json!({ "name": "new", "scopes": ["read"], "tenant_id": tenant_id }),
         ("POST", "/v1/portal-sessions") => json!({ "tenant_id": tenant_id }),
+        ("POST", "/v1/event-types") => json!({ "name": "another.type" }),
+        ("PATCH", "/v1/event-types/{name}") => json!({ "description": "changed" }),
         ("PATCH", _) => json!({ "name": "changed" }),
         _ => Value::Null,
     };
@@ -241,6 +243,8 @@ async fn asks(method: &str, path: &str, who: Who, foreign: bool) {
         let expected = match (method, path) {
             // There is nothing to say whose.
             (_, "/portal/session") | ("GET", "/v1/tenants" | "/v1/keys") => StatusCode::OK,
+            // Types are everybody's.
+            ("GET", "/v1/event-types/{name}") => StatusCode::OK,
             // A list of what fits: nothing does.
             ("GET", path) if !path.contains('{') => StatusCode::OK,
             // Each event has its own answer.

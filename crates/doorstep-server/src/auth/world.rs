@@ -85,11 +85,17 @@ impl Sender for Silent {
     }
 }
 
+/// An event type that is registered, and archived.
+pub(crate) const REGISTERED: &str = "registered.type";
+
 impl World {
     pub(crate) async fn new() -> Self {
         let mut world = Self::over(Arc::new(MemoryStore::default())).await;
         world.own = world.furnish("own").await;
         world.foreign = world.furnish("foreign").await;
+        let registered = json!({ "name": REGISTERED, "archived": true });
+        let (status, answer) = world.ask("POST", "/v1/event-types", registered).await;
+        assert_eq!(status, StatusCode::CREATED, "{answer}");
         world
     }
 

@@ -14,15 +14,15 @@ use doorstep_core::portal::PortalKey;
 use doorstep_core::reach::Reach;
 use doorstep_core::retry::{DeadReason, Decision};
 use doorstep_core::store::{
-    Activity, ActivityQuery, Ages, AuditFilter, Backlog, ByHand, DeliveryFilter, DeliveryHistory, DeliveryStatus,
-    DuePage, DueQuery, EventFilter, EventSummary, Page, Purged, Refusal, StatusFilter, StoredDestination, Tally, Write,
-    Written,
+    Activity, ActivityQuery, Ages, AuditFilter, Backlog, ByHand, Codes, DeliveryFilter, DeliveryHistory,
+    DeliveryStatus, DuePage, DueQuery, EventFilter, EventSummary, Page, Purged, Refusal, Statuses, StoredDestination,
+    Tally, Write, Written,
 };
 use doorstep_core::time::{Millis, Timestamp};
 
 use super::samples::{
     DEAD, DST, NOW, RETRY, TENANT, WINDOW, a_gate, accept, api_key, attempt, audit_entry, destination, event,
-    new_delivery, portal_session, put, settle, tenant,
+    new_delivery, portal_session, put, registered, settle, tenant,
 };
 use super::{Subject, ask, write};
 
@@ -321,6 +321,29 @@ pub fn tenants_and_destinations_come_in_the_order_of_their_ids(subject: &mut dyn
     assert_eq!(found[0].destination, destination(DestinationId(5), 1));
 }
 
+pub fn event_types_are_registered_changed_and_removed_by_name(subject: &mut dyn Subject) {
+    let put = |name, version| one(subject, Write::PutEventType(Box::new(registered(name, version))));
+    let remove = |name: &str| one(subject, Write::RemoveEventType { name: name.parse().expect("a valid type") });
+    for name in ["b.c", "a-b", "b", "B"] {
+        assert_eq!(put(name, 1), Written::Saved);
+    }
+    let listed =
+        |after: Option<&str>, limit| ask(subject.store().event_types(after.and_then(|a| a.parse().ok()), limit));
+    let names = |found: Vec<doorstep_core::event_type::RegisteredType>| {
+        found.into_iter().map(|one| one.name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(listed(None, 9)), ["B", "a-b", "b", "b.c"]);
+    assert_eq!(names(listed(Some("a-b"), 1)), ["b"]);
+    assert_eq!(put("b", 1), Written::Refused(Refusal::VersionDiffers));
+    assert_eq!(put("b", 3), Written::Refused(Refusal::VersionDiffers));
+    assert_eq!(put("b", 2), Written::Saved);
+    assert_eq!(listed(Some("a-b"), 1), [registered("b", 2)]);
+    assert_eq!(remove("b"), Written::Saved);
+    assert_eq!(remove("b"), Written::Refused(Refusal::NotFound));
+    assert_eq!(put("b", 3), Written::Refused(Refusal::NotFound), "it was taken away meanwhile");
+    assert_eq!(put("b", 1), Written::Saved, "a name may be used again");
+}
+
 pub fn a_change_is_refused_if_it_was_made_to_another_version(subject: &mut dyn Subject) {
     let changed = |version| one(subject, Write::PutDestination(Box::new(destination(DST, version))));
     assert_eq!(changed(2), Written::Refused(Refusal::NotFound), "it was taken away meanwhile");
@@ -432,21 +455,24 @@ pub fn lists_contain_what_fits_the_filter(subject: &mut dyn Subject) {
     one(subject, settle(&made[2], Decision::Delivered, BehindDead::Skip, NOW));
     one(subject, settle(&made[3], DEAD, BehindDead::Skip, NOW));
     let any = DeliveryFilter::default;
-    let status = |status| DeliveryFilter { status, ..any() };
+    let status = |status| DeliveryFilter { statuses: status, ..any() };
     for (filter, expected) in [
         (any(), vec![5, 4, 3, 2, 1]),
-        (status(StatusFilter::Queued), vec![5, 1]),
-        (status(StatusFilter::RetryScheduled), vec![2]),
-        (status(StatusFilter::Delivered), vec![3]),
-        (status(StatusFilter::Dead), vec![4]),
+        (status(Statuses::QUEUED), vec![5, 1]),
+        (status(Statuses::RETRY_SCHEDULED), vec![2]),
+        (status(Statuses::DELIVERED), vec![3]),
+        (status(Statuses::DEAD), vec![4]),
+        (status(Statuses::QUEUED.or(Statuses::DEAD)), vec![5, 4, 1]),
+        (status(Statuses::RETRY_SCHEDULED.or(Statuses::DELIVERED)), vec![3, 2]),
+        (DeliveryFilter { codes: Some(Codes { from: 200, to: 499 }), ..any() }, vec![4, 3]),
         (DeliveryFilter { destination_id: Some(DST), ..any() }, vec![4, 3, 2, 1]),
-        (DeliveryFilter { destination_id: Some(DST), ..status(StatusFilter::Queued) }, vec![1]),
+        (DeliveryFilter { destination_id: Some(DST), ..status(Statuses::QUEUED) }, vec![1]),
         (DeliveryFilter { tenant_id: Some(TenantId(8)), ..any() }, vec![5]),
         (DeliveryFilter { event_type: "user.left".parse().ok(), ..any() }, vec![5]),
         (DeliveryFilter { reason: Some(DeadReason::Rejected), ..any() }, vec![4]),
         (DeliveryFilter { reason: Some(DeadReason::Expired), ..any() }, vec![]),
-        (DeliveryFilter { reason: Some(DeadReason::Rejected), ..status(StatusFilter::Delivered) }, vec![]),
-        (DeliveryFilter { code: Some(503), ..any() }, vec![2]),
+        (DeliveryFilter { reason: Some(DeadReason::Rejected), ..status(Statuses::DELIVERED) }, vec![]),
+        (DeliveryFilter { codes: Some(Codes::one(503)), ..any() }, vec![2]),
         (DeliveryFilter { created_after: Some(NOW + Millis(10)), ..any() }, vec![5]),
         (DeliveryFilter { created_before: Some(NOW + Millis(10)), ..any() }, vec![4, 3, 2, 1]),
     ] {

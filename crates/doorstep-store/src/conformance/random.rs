@@ -14,7 +14,7 @@ use doorstep_core::portal::PortalSession;
 use doorstep_core::reach::Reach;
 use doorstep_core::retry::{DeadReason, Decision};
 use doorstep_core::store::{
-    ActivityQuery, Ages, AuditFilter, ByHand, DeliveryFilter, DueQuery, EventFilter, Page, Settled, StatusFilter,
+    ActivityQuery, Ages, AuditFilter, ByHand, Codes, DeliveryFilter, DueQuery, EventFilter, Page, Settled, Statuses,
     Store, Write,
 };
 use doorstep_core::time::{Millis, Timestamp};
@@ -23,7 +23,9 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::samples::{NOW, a_gate, api_key, attempt, audit_entry, destination, event, portal_session, tenant};
+use super::samples::{
+    NOW, a_gate, api_key, attempt, audit_entry, destination, event, portal_session, registered, tenant,
+};
 use super::{Subject, ask};
 use crate::memory::MemoryStore;
 
@@ -75,6 +77,8 @@ enum Change {
     EndSessions { tenant: u8 },
     Audit { n: u8 },
     ByHand { reach: usize, n: u8, change: Box<Change> },
+    PutType { name: u8, version: u64 },
+    RemoveType { name: u8 },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -116,6 +120,8 @@ fn plain_change() -> impl Strategy<Value = Change> {
         1 => (0u8..3).prop_map(|name| Change::PutTenant { name }),
         4 => (0u8..4, 1u64..4).prop_map(|(to, version)| Change::Put { to, version }),
         1 => (0u8..4).prop_map(|to| Change::Remove { to }),
+        1 => (0u8..2, 1u64..3).prop_map(|(name, version)| Change::PutType { name, version }),
+        1 => (0u8..2).prop_map(|name| Change::RemoveType { name }),
     ]
 }
 
@@ -212,6 +218,12 @@ impl Pair {
                 let tenant_id = TenantId(u128::from(to % 2));
                 Write::PutDestination(Box::new(Destination { tenant_id, ..destination(to_id(to), version) }))
             }
+            Change::PutType { name, version } => {
+                Write::PutEventType(Box::new(registered(["a.b", "a.c"][usize::from(name)], version)))
+            }
+            Change::RemoveType { name } => {
+                Write::RemoveEventType { name: ["a.b", "a.c"][usize::from(name)].parse().ok()? }
+            }
             Change::Remove { to } => Write::RemoveDestination { destination_id: to_id(to) },
             Change::PutKey { n, expires } => {
                 let expires_at = expires.map(|after| self.now + Millis(after));
@@ -279,6 +291,7 @@ impl Pair {
         both!(self, next_give_up_at());
         both!(self, events((0..20).collect()));
         both!(self, tenants(None, 9));
+        both!(self, event_types(None, 9));
         both!(self, destinations(Some(DestinationId(1)), 9));
         both!(self, destinations(None, 2));
         let (from, until) = (self.now - Millis(100_000), self.now + Millis(1));
@@ -313,12 +326,14 @@ impl Pair {
         let any = DeliveryFilter::default;
         let filters = [
             any(),
-            DeliveryFilter { status: StatusFilter::Queued, ..any() },
-            DeliveryFilter { status: StatusFilter::RetryScheduled, destination_id: Some(DestinationId(1)), ..any() },
-            DeliveryFilter { status: StatusFilter::Delivered, tenant_id: Some(TenantId(1)), ..any() },
-            DeliveryFilter { status: StatusFilter::Dead, event_type: "a.b".parse().ok(), ..any() },
+            DeliveryFilter { statuses: Statuses::QUEUED, ..any() },
+            DeliveryFilter { statuses: Statuses::RETRY_SCHEDULED, destination_id: Some(DestinationId(1)), ..any() },
+            DeliveryFilter { statuses: Statuses::DELIVERED, tenant_id: Some(TenantId(1)), ..any() },
+            DeliveryFilter { statuses: Statuses::DEAD, event_type: "a.b".parse().ok(), ..any() },
+            DeliveryFilter { statuses: Statuses::RETRY_SCHEDULED.or(Statuses::DEAD), ..any() },
+            DeliveryFilter { codes: Some(Codes { from: 202, to: 203 }), ..any() },
             DeliveryFilter { reason: Some(DeadReason::Abandoned), ..any() },
-            DeliveryFilter { code: Some(201), destination_id: Some(DestinationId(2)), ..any() },
+            DeliveryFilter { codes: Some(Codes::one(201)), destination_id: Some(DestinationId(2)), ..any() },
             DeliveryFilter {
                 created_after: Some(self.now - Millis(100)),
                 created_before: Some(self.now - Millis(17)),

@@ -11,8 +11,10 @@ use doorstep_core::destination::{
     Destination, DestinationSecrets, DestinationSettings, SigningSecret, Tenant, TlsSettings,
 };
 use doorstep_core::event::{Event, NewDelivery, NewEvent};
+use doorstep_core::event_type::RegisteredType;
 use doorstep_core::gate::{Gate, GateLimits, GateState};
 use doorstep_core::id::{AttemptId, DeliveryId, DestinationId, EventId, KeyId, SessionId, TenantId};
+use doorstep_core::ingest_rate::IngestRate;
 use doorstep_core::outcome::{Outcome, StatusOverrides};
 use doorstep_core::output::{Format, PayloadMode};
 use doorstep_core::portal::{PortalKey, PortalSession};
@@ -33,6 +35,7 @@ pub fn tenant(id: TenantId) -> Tenant {
         name: format!("Tenant {}", id.0),
         contact_email: Some("ops@example.com".to_owned()),
         weight: 3,
+        ingest_rate: Some(IngestRate { per_second: 5, burst: 9 }),
         created_at: NOW,
     }
 }
@@ -69,6 +72,23 @@ pub fn destination(id: DestinationId, version: u64) -> Destination {
             client_key_pem: Some("a key".to_owned()),
             link_key: Some([9; 32]),
         },
+        created_at: NOW,
+        updated_at: NOW + Millis(version),
+        version,
+    }
+}
+
+/// One with something in every field.
+pub fn registered(name: &str, version: u64) -> RegisteredType {
+    let schema = |max: u64| serde_json::json!({ "type": "object", "properties": { "a/b": { "maximum": max } } });
+    RegisteredType {
+        name: name.parse().expect("a valid type"),
+        description: Some(format!("Version {version}")),
+        schemas: [("1".to_owned(), schema(7)), ("2024-11".to_owned(), schema(version))].into(),
+        default_version: Some("1".to_owned()),
+        example: Some(serde_json::json!({ "amount": 10.1, "list": [null, "ü"] })),
+        ttl: Some(Millis::from_mins(1)),
+        archived: version > 1,
         created_at: NOW,
         updated_at: NOW + Millis(version),
         version,

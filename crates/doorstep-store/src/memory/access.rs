@@ -57,6 +57,9 @@ impl Memory {
             | Write::SaveGate { .. }
             | Write::UsedApiKeys(_)
             | Write::Audit(_)
+            // Types are everybody's.
+            | Write::PutEventType(_)
+            | Write::RemoveEventType { .. }
             | Write::ByHand(_) => reach == Reach::All,
         }
     }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use doorstep_core::delivery::{Delivery, Place};
 use doorstep_core::destination::Tenant;
 use doorstep_core::event::Event;
+use doorstep_core::event_type::RegisteredType;
 use doorstep_core::gate::GateState;
 use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
 use doorstep_core::reach::Reach;
+use doorstep_core::route::EventType;
 use doorstep_core::store::{
     Activity, ActivityQuery, Backlog, DeliveryFilter, DeliveryHistory, DeliveryStatus, DeliverySummary, DuePage,
-    DueQuery, EventFilter, EventSummary, NAMESAKES_MAX, Page, StatusFilter, StoredDestination,
+    DueQuery, EventFilter, EventSummary, NAMESAKES_MAX, Page, Statuses, StoredDestination,
 };
 use doorstep_core::time::Timestamp;
 
@@ -78,6 +80,10 @@ impl Memory {
 
     pub(super) fn tenants(&self, after: Option<TenantId>, limit: usize) -> Vec<Tenant> {
         self.tenants.values().filter(|tenant| Some(tenant.id) > after).take(limit).cloned().collect()
+    }
+
+    pub(super) fn event_types(&self, after: Option<&EventType>, limit: usize) -> Vec<RegisteredType> {
+        self.event_types.values().filter(|one| Some(&one.name) > after).take(limit).cloned().collect()
     }
 
     pub(super) fn destinations(&self, after: Option<DestinationId>, limit: usize) -> Vec<StoredDestination> {
@@ -181,21 +187,22 @@ impl Memory {
 }
 
 fn fits(line: &DeliverySummary, filter: &DeliveryFilter) -> bool {
-    let DeliveryFilter { status, destination_id, tenant_id, event_type, reason, code, created_after, created_before } =
-        filter;
-    let status_fits = match status {
-        StatusFilter::Any => true,
-        StatusFilter::Queued => line.status == DeliveryStatus::Queued,
-        StatusFilter::RetryScheduled => line.status == DeliveryStatus::RetryScheduled,
-        StatusFilter::Delivered => line.status == DeliveryStatus::Delivered,
-        StatusFilter::Dead => matches!(line.status, DeliveryStatus::Dead(_)),
-    };
-    status_fits
+    let DeliveryFilter {
+        statuses,
+        destination_id,
+        tenant_id,
+        event_type,
+        reason,
+        codes,
+        created_after,
+        created_before,
+    } = filter;
+    statuses.meets(Statuses::of(line.status))
         && destination_id.is_none_or(|id| line.delivery.destination_id == id)
         && tenant_id.is_none_or(|id| line.tenant_id == id)
         && event_type.as_ref().is_none_or(|event_type| line.event_type == *event_type)
         && reason.is_none_or(|reason| line.status == DeliveryStatus::Dead(reason))
-        && code.is_none_or(|code| line.last_status == Some(code))
+        && codes.is_none_or(|codes| line.last_status.is_some_and(|code| codes.contain(code)))
         && created_after.is_none_or(|after| after <= line.created_at)
         && created_before.is_none_or(|before| line.created_at < before)
 }

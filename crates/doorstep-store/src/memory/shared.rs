@@ -8,9 +8,11 @@ use doorstep_core::audit::AuditEntry;
 use doorstep_core::delivery::Delivery;
 use doorstep_core::destination::Tenant;
 use doorstep_core::event::Event;
+use doorstep_core::event_type::RegisteredType;
 use doorstep_core::id::{DeliveryId, DestinationId, EventId, KeyId, SessionId, TenantId};
 use doorstep_core::portal::PortalSession;
 use doorstep_core::reach::Reach;
+use doorstep_core::route::EventType;
 use doorstep_core::store::{
     Activity, ActivityQuery, Ages, AuditFilter, Backlog, DeliveryFilter, DeliveryHistory, DeliverySummary, DuePage,
     DueQuery, EventFilter, EventSummary, Page, Purged, Reply, Store, StoredDestination, Write, Written,
@@ -62,6 +64,10 @@ impl Store for MemoryStore {
 
     fn destinations(&self, after: Option<DestinationId>, limit: usize) -> Reply<'_, Vec<StoredDestination>> {
         answer(self.lock().destinations(after, limit))
+    }
+
+    fn event_types(&self, after: Option<EventType>, limit: usize) -> Reply<'_, Vec<RegisteredType>> {
+        answer(self.lock().event_types(after.as_ref(), limit))
     }
 
     fn event(

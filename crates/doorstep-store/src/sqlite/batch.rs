@@ -112,6 +112,8 @@ impl Batch<'_> {
             Write::EndPortalSession { session_id } => self.end_portal_session(session_id),
             Write::EndPortalSessions { tenant_id } => self.end_portal_sessions(tenant_id),
             Write::Audit(entry) => self.note(&entry),
+            Write::PutEventType(registered) => self.put_event_type(&registered),
+            Write::RemoveEventType { name } => self.remove_event_type(&name),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use doorstep_core::id::{DeliveryId, TenantId};
-use doorstep_core::store::{DeliveryFilter, DeliveryHistory, DeliveryStatus, DeliverySummary, Page, StatusFilter};
+use doorstep_core::store::{DeliveryFilter, DeliveryHistory, DeliveryStatus, DeliverySummary, Page, Statuses};
 use doorstep_core::time::Timestamp;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
@@ -72,13 +72,12 @@ impl Table {
 
     /// Whether any of its deliveries can fit.
     fn is_asked_for(self, filter: &DeliveryFilter) -> bool {
-        let by_status = match filter.status {
-            StatusFilter::Any => true,
-            StatusFilter::Queued | StatusFilter::RetryScheduled => self == Self::Unfinished,
-            StatusFilter::Delivered => self == Self::Delivered,
-            StatusFilter::Dead => self == Self::Dead,
+        let holds = match self {
+            Self::Unfinished => Statuses::QUEUED.or(Statuses::RETRY_SCHEDULED),
+            Self::Delivered => Statuses::DELIVERED,
+            Self::Dead => Statuses::DEAD,
         };
-        by_status && (filter.reason.is_none() || self == Self::Dead)
+        filter.statuses.meets(holds) && (filter.reason.is_none() || self == Self::Dead)
     }
 }
 
@@ -142,12 +141,21 @@ fn look(
 
 /// A search as SQL, by the numbers. What else is asked for is compared row by row.
 pub(super) fn search(table: Table, filter: &DeliveryFilter, seqs: &Range<i64>, limit: usize) -> (String, Vec<Value>) {
-    let DeliveryFilter { status, destination_id, tenant_id, event_type, reason, code, created_after, created_before } =
-        filter;
-    let track = match status {
-        StatusFilter::Queued => Some(0),
-        StatusFilter::RetryScheduled => Some(1),
-        StatusFilter::Any | StatusFilter::Delivered | StatusFilter::Dead => None,
+    let DeliveryFilter {
+        statuses,
+        destination_id,
+        tenant_id,
+        event_type,
+        reason,
+        codes,
+        created_after,
+        created_before,
+    } = filter;
+    let unfinished = [Statuses::QUEUED, Statuses::RETRY_SCHEDULED].map(|one| statuses.meets(one));
+    let track = match unfinished {
+        [true, false] if table == Table::Unfinished => Some(0),
+        [false, true] if table == Table::Unfinished => Some(1),
+        [_, _] => None,
     };
     let id = |id: u128| Value::Blob(id.to_be_bytes().to_vec());
     let asked = [
@@ -156,7 +164,8 @@ pub(super) fn search(table: Table, filter: &DeliveryFilter, seqs: &Range<i64>, l
         ("+d.destination_id = ", destination_id.map(|dst| id(dst.0))),
         ("+d.track = ", track.map(Value::Integer)),
         ("d.reason = ", reason.map(|reason| Value::Integer(row::reason(reason)))),
-        ("d.last_status = ", code.map(|code| Value::Integer(code.into()))),
+        ("d.last_status >= ", codes.map(|codes| Value::Integer(codes.from.into()))),
+        ("d.last_status <= ", codes.map(|codes| Value::Integer(codes.to.into()))),
         ("e.tenant_id = ", tenant_id.map(|tenant| id(tenant.0))),
         ("e.event_type = ", event_type.as_ref().map(|name| Value::Text(name.as_str().to_owned()))),
         ("e.accepted_at >= ", created_after.map(|at| Value::Integer(at.0))),

@@ -60,6 +60,9 @@ impl Batch<'_> {
             | Write::SaveGate { .. }
             | Write::UsedApiKeys(_)
             | Write::Audit(_)
+            // Types are everybody's.
+            | Write::PutEventType(_)
+            | Write::RemoveEventType { .. }
             | Write::ByHand(_) => false,
         })
     }

@@ -1,10 +1,12 @@
 //! Every statement finds its rows by the index that was made for it, however many there are.
 
-use doorstep_core::store::{DeliveryFilter, EventFilter, StatusFilter};
+use doorstep_core::store::{DeliveryFilter, EventFilter, Statuses};
 use rusqlite::{Connection, StatementStatus};
 
 use super::list::{Table, search};
-use super::{accept, activity, by_hand, catalog, due, event_list, key, list, mandate, purge, settle, stretch, sweep};
+use super::{
+    accept, activity, by_hand, catalog, due, event_list, event_types, key, list, mandate, purge, settle, stretch, sweep,
+};
 use crate::conformance::samples::{DST, TENANT};
 
 /// Unfinished deliveries; a tenth as many have ended.
@@ -44,7 +46,7 @@ fn plan(sql: &Connection, text: &str) -> Vec<String> {
 }
 
 fn searches() -> Vec<(String, Vec<&'static str>)> {
-    let of_one = DeliveryFilter { destination_id: Some(DST), status: StatusFilter::Any, ..DeliveryFilter::default() };
+    let of_one = DeliveryFilter { destination_id: Some(DST), statuses: Statuses::ANY, ..DeliveryFilter::default() };
     let found = vec!["d USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)", "e USING INTEGER PRIMARY KEY (rowid=?)"];
     let text = |table| search(table, &of_one, &(0..1_024), 50).0;
     let mut searches: Vec<_> = Table::ALL.map(|table| (text(table), found.clone())).into();
@@ -115,6 +117,7 @@ fn every_statement_uses_the_index_that_was_made_for_it() {
                 "deliveries USING COVERING INDEX deliveries_by_key (destination_id=? AND ordering_key>?)",
             ],
         ),
+        (event_types::EVENT_TYPES, vec!["event_types USING PRIMARY KEY (name>?)"]),
         (catalog::QUEUED, vec!["backlogs USING PRIMARY KEY (destination_id=?)"]),
         (sweep::LEFT_DUE, vec!["deliveries USING INDEX deliveries_due (destination_id=?)"]),
         (sweep::LEFT_BEHIND, vec!["deliveries USING INDEX deliveries_by_key (destination_id=? AND ordering_key>?)"]),

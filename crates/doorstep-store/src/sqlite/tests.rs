@@ -235,7 +235,7 @@ fn a_search_that_takes_too_long_is_cut_off_and_the_next_one_is_answered() {
     one(&store, put(DST)).unwrap();
     ask(store.write((1..=2_000).map(|id| accept(id, None)).collect(), NOW));
     let page = Page { before_seq: None, limit: 9 };
-    let rare = DeliveryFilter { code: Some(599), ..DeliveryFilter::default() };
+    let rare = DeliveryFilter { codes: Some(doorstep_core::store::Codes::one(599)), ..DeliveryFilter::default() };
     for _ in 0..2 {
         let cut = wait(store.deliveries(Reach::All, rare.clone(), page));
         assert!(matches!(cut, Err(StoreError::TookTooLong)), "{cut:?}");

@@ -48,6 +48,7 @@ impl clap::Args for Args {
                 .value_name(match key.shape {
                     Shape::Text | Shape::Secret => "TEXT",
                     Shape::Number => "N",
+                    Shape::Switch => "BOOL",
                     Shape::List => "LIST",
                 })
                 .allow_hyphen_values(true)

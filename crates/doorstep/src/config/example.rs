@@ -20,8 +20,8 @@ pub(super) fn example() -> String {
 
 fn value(key: &Key) -> String {
     match key.shape {
-        Shape::Number => key.default.to_owned(),
+        Shape::Number | Shape::Switch if !key.default.is_empty() => key.default.to_owned(),
         Shape::List if key.default.is_empty() => "[]".to_owned(),
-        Shape::Text | Shape::Secret | Shape::List => format!("{:?}", key.default),
+        Shape::Text | Shape::Secret | Shape::List | Shape::Number | Shape::Switch => format!("{:?}", key.default),
     }
 }

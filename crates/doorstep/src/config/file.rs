@@ -4,7 +4,7 @@ use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
-use super::{ConfigFaults, Given, Givens, KEYS, Origin, similar, text_file};
+use super::{ConfigFaults, Given, Givens, KEYS, Origin, Shape, similar, text_file};
 
 pub(super) fn read(path: &Path, faults: &mut ConfigFaults) -> Givens {
     match text_file::read(path) {
@@ -32,7 +32,7 @@ fn parse(path: &Path, text: &str, faults: &mut ConfigFaults) -> Givens {
             faults.add(format!("unknown key `{name}` in {} line {line}{instead}", path.display()));
             continue;
         };
-        match as_text(value.get_ref()) {
+        match as_text(key.shape, value.get_ref()) {
             Some(text) => {
                 given.insert(key.name, Given { text, origin: Origin::File { path: path.to_owned(), line } });
             }
@@ -48,16 +48,17 @@ fn parse(path: &Path, text: &str, faults: &mut ConfigFaults) -> Givens {
 }
 
 /// A value as a flag or a variable would write it.
-fn as_text(value: &DeValue<'_>) -> Option<String> {
+fn as_text(shape: Shape, value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
         DeValue::Integer(number) => {
             i64::from_str_radix(number.as_str(), number.radix()).ok().map(|number| number.to_string())
         }
         DeValue::Array(items) => {
-            let items: Option<Vec<String>> = items.iter().map(|item| as_text(item.get_ref())).collect();
+            let items: Option<Vec<String>> = items.iter().map(|item| as_text(shape, item.get_ref())).collect();
             Some(items?.join(","))
         }
+        DeValue::Boolean(value) if shape == Shape::Switch => Some(value.to_string()),
         DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) | DeValue::Table(_) => None,
     }
 }

@@ -25,6 +25,8 @@ pub(crate) struct Key {
 pub(crate) enum Shape {
     Text,
     Number,
+    /// `true` or `false`.
+    Switch,
     /// Text too, where commas separate the items.
     List,
     Secret,
@@ -95,6 +97,10 @@ settings! {
     per_host_max: usize = "0", Number, value::between(0, 65_536);
     /// Largest payload of an event, in bytes.
     payload_max_bytes: usize = "262144", Number, value::between(1_024, 16 * 1_024 * 1_024);
+    /// Whether events of types that nobody has registered are refused: true or false.
+    strict_event_types: bool = "false", Switch, value::switch;
+    /// Events a second that a tenant without a rate of its own may send; none: as many as it likes.
+    ingest_per_second: Option<u32> = "", Number, value::optional(value::between(1, 1_000_000));
     /// How long requests in flight may take to end when the server is stopped, in milliseconds.
     drain_timeout_ms: Millis = "30000", Number, value::millis(0, 600_000);
     /// Days for which delivered deliveries are kept.

@@ -69,12 +69,13 @@ fn as_json(loaded: &Loaded, sources: bool) -> String {
 fn value(setting: &Setting) -> Value {
     match (&setting.shown, setting.key.shape) {
         (Some(text), Shape::Number) => text.parse().map_or_else(|_| json!(text), |number: u64| json!(number)),
+        (Some(text), Shape::Switch) => json!(text == "true"),
         (text, Shape::List) => {
             let items = text.as_deref().unwrap_or_default().split([',', ' ']).filter(|item| !item.is_empty());
             items.collect()
         }
         (Some(text), Shape::Text | Shape::Secret) => json!(text),
-        (None, Shape::Text | Shape::Secret | Shape::Number) => Value::Null,
+        (None, Shape::Text | Shape::Secret | Shape::Number | Shape::Switch) => Value::Null,
     }
 }
 

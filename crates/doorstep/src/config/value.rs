@@ -111,6 +111,14 @@ pub(super) fn log_level(text: &str) -> Result<String, String> {
     }
 }
 
+pub(super) fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err("use true or false".to_owned()),
+    }
+}
+
 /// A whole number from `least` to `most`.
 pub(super) fn between<T: TryFrom<u64>>(least: u64, most: u64) -> impl Fn(&str) -> Result<T, String> {
     move |text| {
@@ -118,6 +126,11 @@ pub(super) fn between<T: TryFrom<u64>>(least: u64, most: u64) -> impl Fn(&str) -
         let number = number.and_then(|number| T::try_from(number).ok());
         number.ok_or_else(|| format!("give a whole number from {least} to {most}"))
     }
+}
+
+/// The same, or nothing at all.
+pub(super) fn optional<T>(read: impl Fn(&str) -> Result<T, String>) -> impl Fn(&str) -> Result<Option<T>, String> {
+    move |text| if text.is_empty() { Ok(None) } else { read(text).map(Some) }
 }
 
 pub(super) fn millis(least: u64, most: u64) -> impl Fn(&str) -> Result<Millis, String> {

@@ -1,5 +1,7 @@
 //! An event as a producer sends it, and everything that can be wrong with it.
 
+pub(super) mod cloud;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +15,7 @@ use doorstep_core::event::Event;
 use doorstep_core::id::{EventId, TenantId};
 use doorstep_core::reach::Reach;
 use doorstep_core::route::EventType;
+use doorstep_core::similar::nearest;
 use doorstep_core::time::Millis;
 use http::{HeaderMap, HeaderValue};
 use serde::{Deserialize, Deserializer};
@@ -24,12 +27,14 @@ use crate::problem::{FieldFault, Problem};
 use crate::when::When;
 
 const ORDERING_KEY_BYTES_MAX: usize = 256;
-const SCHEMA_VERSION_BYTES_MAX: usize = 64;
+pub(crate) const SCHEMA_VERSION_BYTES_MAX: usize = 64;
 const CONTENT_TYPE_BYTES_MAX: usize = 256;
 const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
 /// An event that nobody wants any more after this long; ninety days at most.
-const TTL_MIN: u64 = 1_000;
-const TTL_MAX: u64 = 90 * 24 * 3_600_000;
+pub(crate) const TTL_MIN: u64 = 1_000;
+pub(crate) const TTL_MAX: u64 = 90 * 24 * 3_600_000;
+/// A name that resembles an unknown one is looked for among so many.
+const SUGGESTED_OF_MAX: usize = 1_000;
 const JSON: &str = "application/json";
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -72,15 +77,41 @@ pub(crate) struct NewEvent<'a> {
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     headers: Option<BTreeMap<String, String>>,
+    /// The payload, where it comes neither as JSON nor in base64.
+    #[serde(skip)]
+    bytes: Option<Bytes>,
 }
 
-impl NewEvent<'_> {
+impl<'a> NewEvent<'a> {
+    /// One with nothing but its names.
+    fn bare(tenant_id: TenantId, r#type: Cow<'a, str>, id: Cow<'a, str>) -> Self {
+        Self {
+            tenant_id,
+            r#type,
+            payload: None,
+            payload_base64: None,
+            content_type: None,
+            id: Some(id),
+            ordering_key: None,
+            produced_at: None,
+            schema_version: None,
+            ttl_ms: None,
+            headers: None,
+            bytes: None,
+        }
+    }
+
+    /// Whether the key decides which event it is. An ID of its own goes before it.
+    pub(super) fn is_named_by(&self, key: Option<&IdempotencyKey>) -> bool {
+        key.is_some() && self.id.is_none()
+    }
+
     /// The event that is meant. `keep` makes bytes of ours out of those of the body.
     pub(super) fn read(
         self,
         app: &App,
         reach: Reach,
-        key: Option<String>,
+        key: Option<&IdempotencyKey>,
         keep: impl FnOnce(&[u8]) -> Bytes,
     ) -> Result<Event, Problem> {
         if app.engine.tenant(reach, self.tenant_id).is_none() {
@@ -92,7 +123,7 @@ impl NewEvent<'_> {
             self.r#type.parse().map_err(|wrong| fault("/type", format!("{wrong}"))).ok();
         let id = match (&self.id, key) {
             (Some(id), _) => EventId::new(id).map_err(|wrong| fault("/id", wrong.to_string())).ok(),
-            (None, Some(key)) => Some(named_by(self.tenant_id, &key)),
+            (None, Some(key)) => Some(key.event_id(self.tenant_id)),
             (None, None) => Some(EventId::generated(app.engine.new_id())),
         };
         for (pointer, text, max) in [
@@ -115,7 +146,10 @@ impl NewEvent<'_> {
         let headers = headers.map_err(|wrong| fault("/headers", wrong.to_string())).ok();
         let content_type = content_type(self.content_type.as_deref(), self.payload_base64.is_some());
         let content_type = content_type.map_err(|wrong| fault("/content_type", wrong)).ok();
-        let payload = payload(self.payload, self.payload_base64.as_deref(), keep);
+        let payload = match self.bytes {
+            Some(bytes) => Ok(bytes),
+            None => payload(self.payload, self.payload_base64.as_deref(), keep),
+        };
         let payload = payload.map_err(|(pointer, wrong)| fault(pointer, wrong)).ok();
         let (Some(event_type), Some(id), Some(headers), Some(content_type), Some(payload), true) =
             (event_type, id, headers, content_type, payload, faults.is_empty())
@@ -128,7 +162,7 @@ impl NewEvent<'_> {
                 format!("the payload has {} bytes, {max} are allowed: send a reference to the data", payload.len());
             return Err(Problem::too_large(detail));
         }
-        Ok(Event {
+        let event = Event {
             id,
             tenant_id: self.tenant_id,
             event_type,
@@ -141,7 +175,25 @@ impl NewEvent<'_> {
             ttl: self.ttl_ms.map(Millis),
             accepted_at: app.engine.now(),
             trace: None,
-        })
+        };
+        check_type(app, &event)?;
+        Ok(event)
+    }
+}
+
+/// Whether it is of a type that may come, with a payload as that type's look (I4).
+fn check_type(app: &App, event: &Event) -> Result<(), Problem> {
+    let name = &event.event_type;
+    if app.limits.strict_event_types && app.engine.event_type(name).is_none() {
+        let known = app.engine.event_types(None, SUGGESTED_OF_MAX);
+        let near = nearest(name.as_str(), known.iter().map(|one| one.name.as_str()));
+        let near = near.map_or(String::new(), |near| format!(": did you mean `{near}`?"));
+        let detail = format!("no event type is registered as `{name}`{near}");
+        return Err(Problem::invalid_at("/type", detail));
+    }
+    match app.engine.misfits(event) {
+        misfits if misfits.is_empty() => Ok(()),
+        misfits => Err(Problem::invalid(misfits.into_iter().map(FieldFault::from).collect())),
     }
 }
 
@@ -183,8 +235,30 @@ fn content_type(given: Option<&str>, is_bytes: bool) -> Result<Arc<str>, String>
     }
 }
 
-/// The producer's key for this request, quoted or not (REFERENCE of the draft: an SF string).
-pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+/// The producer's key for a request, or for one event of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct IdempotencyKey(Vec<u8>);
+
+impl IdempotencyKey {
+    /// The ID of the event that a producer sends under this key: the same each time. So the store itself recognises a
+    /// repetition, in the very transaction that accepts the event.
+    fn event_id(&self, tenant_id: TenantId) -> EventId {
+        let mut named = tenant_id.0.to_be_bytes().to_vec();
+        named.extend_from_slice(&self.0);
+        let hash = digest(&SHA256, &named);
+        let mut bits = [0; 16];
+        bits.copy_from_slice(&hash.as_ref()[..16]);
+        EventId::generated(u128::from_be_bytes(bits))
+    }
+
+    /// The key of one event of a batch. No key that is given has a NUL in it.
+    pub(super) fn of_item(&self, at: usize) -> Self {
+        Self([self.0.as_slice(), b"\0", at.to_string().as_bytes()].concat())
+    }
+}
+
+/// The producer's key for this request, quoted or not (the draft has it as a structured field's string).
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Problem> {
     let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
     let wrong = || {
         let detail = format!("is 1 to {IDEMPOTENCY_KEY_BYTES_MAX} visible ASCII characters, with or without quotes");
@@ -194,18 +268,7 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Pro
     let key = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
     let fits =
         (1..=IDEMPOTENCY_KEY_BYTES_MAX).contains(&key.len()) && key.bytes().all(|b| b == b' ' || b.is_ascii_graphic());
-    if fits { Ok(Some(key.to_owned())) } else { Err(wrong()) }
-}
-
-/// The ID of the event that a producer sends under this key: the same each time. So the store itself recognises a
-/// repetition, in the very transaction that accepts the event.
-fn named_by(tenant_id: TenantId, key: &str) -> EventId {
-    let mut named = tenant_id.0.to_be_bytes().to_vec();
-    named.extend_from_slice(key.as_bytes());
-    let hash = digest(&SHA256, &named);
-    let mut bits = [0; 16];
-    bits.copy_from_slice(&hash.as_ref()[..16]);
-    EventId::generated(u128::from_be_bytes(bits))
+    if fits { Ok(Some(IdempotencyKey(key.into()))) } else { Err(wrong()) }
 }
 
 #[cfg(test)]
@@ -215,9 +278,12 @@ mod tests {
     #[test]
     fn a_key_names_the_same_event_each_time_and_another_for_another_tenant() {
         let (one, two) = (TenantId(1), TenantId(2));
-        assert_eq!(named_by(one, "a"), named_by(one, "a"));
-        assert_ne!(named_by(one, "a"), named_by(two, "a"));
-        assert_ne!(named_by(one, "a"), named_by(one, "b"));
+        let key = |text: &str| IdempotencyKey(text.into());
+        assert_eq!(key("a").event_id(one), key("a").event_id(one));
+        assert_ne!(key("a").event_id(one), key("a").event_id(two));
+        assert_ne!(key("a").event_id(one), key("b").event_id(one));
+        assert_ne!(key("a").event_id(one), key("a").of_item(0).event_id(one));
+        assert_ne!(key("a").of_item(1).event_id(one), key("a").of_item(11).event_id(one));
     }
 
     #[test]
@@ -226,8 +292,9 @@ mod tests {
             let headers = HeaderMap::from_iter([("idempotency-key".parse().unwrap(), value.parse().unwrap())]);
             idempotency_key(&headers)
         };
-        assert_eq!(read("\"8e03\"").unwrap().as_deref(), Some("8e03"));
-        assert_eq!(read("8e03").unwrap().as_deref(), Some("8e03"));
+        for text in ["\"8e03\"", "8e03"] {
+            assert_eq!(read(text).unwrap(), Some(IdempotencyKey("8e03".into())));
+        }
         assert!(read("\"\"").is_err() && read(&"x".repeat(256)).is_err());
         assert_eq!(idempotency_key(&HeaderMap::new()).unwrap(), None);
     }

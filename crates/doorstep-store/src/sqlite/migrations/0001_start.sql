@@ -223,3 +223,9 @@ create table audit (
     resource  text not null,
     entry     blob not null
 ) strict;
+
+create table event_types (
+    name     text primary key,
+    version  integer not null,
+    settings blob not null
+) strict, without rowid;

@@ -1,0 +1,183 @@
+use bytes::Bytes;
+use doorstep_core::id::{EventId, TenantId};
+use doorstep_core::time::Timestamp;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn registered(schemas: &[(&str, Value)]) -> RegisteredType {
+    RegisteredType {
+        name: "invoice.paid".parse().unwrap(),
+        description: None,
+        schemas: schemas.iter().map(|(version, schema)| ((*version).to_owned(), schema.clone())).collect(),
+        default_version: schemas.last().map(|(version, _)| (*version).to_owned()),
+        example: None,
+        ttl: Some(Millis::from_mins(1)),
+        archived: false,
+        created_at: Timestamp(0),
+        updated_at: Timestamp(0),
+        version: 1,
+    }
+}
+
+fn event(schema_version: Option<&str>, payload: &str) -> Event {
+    Event {
+        id: EventId::new("e").unwrap(),
+        tenant_id: TenantId(1),
+        event_type: "invoice.paid".parse().unwrap(),
+        content_type: "application/json".into(),
+        payload: Bytes::from(payload.to_owned()),
+        ordering_key: None,
+        produced_at: None,
+        schema_version: schema_version.map(Arc::from),
+        headers: Vec::new(),
+        ttl: None,
+        accepted_at: Timestamp(0),
+        trace: None,
+    }
+}
+
+fn types(schemas: &[(&str, Value)]) -> Types {
+    let types = Types::default();
+    assert_eq!(types.misfits_of_type(&registered(schemas)), []);
+    types.put(registered(schemas));
+    types
+}
+
+/// The places that are told of.
+fn pointers(misfits: &[Misfit]) -> Vec<&str> {
+    misfits.iter().map(|misfit| misfit.pointer.as_str()).collect()
+}
+
+fn refused(schema: Value) -> (String, String) {
+    let misfits = Types::default().misfits_of_type(&registered(&[("1", schema)]));
+    assert_eq!(misfits.len(), 1, "{misfits:?}");
+    (misfits[0].pointer.clone(), misfits[0].detail.clone())
+}
+
+#[test]
+fn a_payload_has_to_fit_the_version_that_its_event_names() {
+    let amount = |kind: &str| json!({ "required": ["amount"], "properties": { "amount": { "type": kind } } });
+    let types = types(&[("1", amount("string")), ("2", amount("integer"))]);
+    for (version, payload, expected) in [
+        (Some("1"), r#"{"amount": "7"}"#, vec![]),
+        (Some("1"), r#"{"amount": 7}"#, vec!["/payload/amount"]),
+        (Some("2"), r#"{"amount": 7}"#, vec![]),
+        (None, r#"{"amount": "7"}"#, vec!["/payload/amount"]),
+        (None, "{}", vec!["/payload"]),
+        (None, "not JSON", vec!["/payload"]),
+        (Some("3"), r#"{"amount": 7}"#, vec!["/schema_version"]),
+    ] {
+        assert_eq!(pointers(&types.misfits(&event(version, payload))), expected, "{version:?} {payload}");
+    }
+}
+
+#[test]
+fn what_is_not_registered_or_has_no_schema_is_taken_as_it_is() {
+    assert_eq!(Types::default().misfits(&event(Some("9"), "not JSON")), []);
+    assert_eq!(types(&[]).misfits(&event(Some("9"), "not JSON")), []);
+}
+
+#[test]
+fn an_archived_type_takes_no_more_events() {
+    let types = types(&[]);
+    types.put(RegisteredType { archived: true, ..registered(&[]) });
+    assert_eq!(pointers(&types.misfits(&event(None, "{}"))), ["/type"]);
+}
+
+#[test]
+fn faults_are_told_by_place_up_to_twenty_and_without_the_value() {
+    let types = types(&[("1", json!({ "items": { "maxLength": 3 } }))]);
+    let payload = serde_json::to_string(&vec!["secret"; 50]).unwrap();
+    let misfits = types.misfits(&event(None, &payload));
+    assert_eq!(misfits.len(), 20);
+    assert_eq!(misfits[1], Misfit::new("/payload/1", "value is longer than 3 characters"));
+}
+
+#[test]
+fn a_types_ttl_is_for_events_that_have_none() {
+    let types = types(&[]);
+    let mut event = event(None, "{}");
+    assert_eq!(types.ttl_of(&event), Some(Millis::from_mins(1)));
+    event.ttl = Some(Millis(5));
+    assert_eq!(types.ttl_of(&event), Some(Millis(5)));
+    types.remove(&event.event_type);
+    event.ttl = None;
+    assert_eq!(types.ttl_of(&event), None);
+}
+
+#[test]
+fn a_faulty_schema_is_refused_with_its_place() {
+    for (schema, pointer, part) in [
+        (json!({ "type": "objec" }), "/schemas/1/type", "not valid under any"),
+        (json!({ "properties": { "a": { "minLength": -1 } } }), "/schemas/1/properties/a/minLength", "less than"),
+        (json!({ "pattern": "(" }), "/schemas/1/pattern", "no regular expression"),
+        (json!({ "pattern": "(?=a)b" }), "/schemas/1/pattern", "looks ahead"),
+        (json!({ "pattern": "a{1000}{1000}" }), "/schemas/1/pattern", "too much memory"),
+        (json!({ "items": { "$ref": "https://example.com/x" } }), "/schemas/1/items/$ref", "not found"),
+        (json!({ "items": { "$ref": "file:///etc/passwd" } }), "/schemas/1/items/$ref", "not found"),
+        (json!({ "$ref": "#/$defs/x" }), "/schemas/1/$ref", "not found"),
+        (json!({ "items": { "$id": "https://example.com/x" } }), "/schemas/1/items/$id", "whole schema"),
+        (json!({ "$schema": "https://example.com/x" }), "/schemas/1", "meta-schema"),
+        (json!(5), "/schemas/1", "boolean"),
+        (json!({ "description": "x".repeat(70_000) }), "/schemas/1", "65536 bytes"),
+    ] {
+        let (at, detail) = refused(schema.clone());
+        assert_eq!(at, pointer, "{schema}: {detail}");
+        assert!(detail.contains(part), "{schema}: {detail}");
+    }
+}
+
+/// 2³⁰ rules in two kilobytes.
+#[test]
+fn references_to_references_do_not_take_forever() {
+    let mut defs = serde_json::Map::new();
+    for n in 0..30 {
+        let next = json!({ "$ref": format!("#/$defs/a{}", n + 1) });
+        defs.insert(format!("a{n}"), json!({ "allOf": [next, next] }));
+    }
+    defs.insert("a30".to_owned(), json!({ "type": "integer" }));
+    let (at, detail) = refused(json!({ "$defs": defs, "$ref": "#/$defs/a0" }));
+    assert!(at == "/schemas/1" && detail.contains("50000 rules"), "{at}: {detail}");
+}
+
+#[test]
+fn rules_that_refer_to_each_other_too_deeply_are_refused() {
+    let mut defs = serde_json::Map::new();
+    for n in 0..1_000 {
+        defs.insert(format!("a{n}"), json!({ "$ref": format!("#/$defs/a{}", n + 1) }));
+    }
+    defs.insert("a1000".to_owned(), json!(true));
+    let (_, detail) = refused(json!({ "$defs": defs, "$ref": "#/$defs/a0" }));
+    assert!(detail.contains("deep"), "{detail}");
+    // From the far end, each step is short.
+    let steps: serde_json::Map<_, _> =
+        (0..1_000).map(|n| (format!("p{n:03}"), json!({ "$ref": format!("#/$defs/a{}", 999 - n) }))).collect();
+    let (_, detail) = refused(json!({ "properties": steps, "definitions": {}, "$defs": defs }));
+    assert!(detail.contains("deep"), "{detail}");
+}
+
+/// On a thread with as much stack as those that serve requests have.
+#[test]
+fn a_schema_that_refers_to_itself_is_followed_as_deep_as_the_payload_goes() {
+    let tree = json!({ "properties": { "child": { "$ref": "#" }, "n": { "type": "integer" } } });
+    for looped in [json!({ "$ref": "#" }), json!({ "allOf": [{ "$ref": "#" }] }), json!({ "not": { "$ref": "#" } })] {
+        types(&[("1", looped)]).misfits(&event(None, "{}"));
+    }
+    let served = std::thread::Builder::new().stack_size(2 << 20);
+    let checked = move || {
+        let types = types(&[("1", tree)]);
+        let nested = |depth: usize| r#"{"child":"#.repeat(depth) + r#"{"n":"x"}"# + &"}".repeat(depth);
+        assert_eq!(types.misfits(&event(None, &nested(100)))[0].pointer.matches("/child").count(), 100);
+        assert_eq!(pointers(&types.misfits(&event(None, &nested(1_000)))), ["/payload"]);
+    };
+    served.spawn(checked).unwrap().join().unwrap();
+}
+
+/// With backtracking, this takes longer than the universe has lasted.
+#[test]
+fn a_pattern_takes_time_linear_in_the_text() {
+    let types = types(&[("1", json!({ "pattern": "^(a+)+$" }))]);
+    let payload = format!("{:?}", "a".repeat(100_000) + "b");
+    assert_eq!(pointers(&types.misfits(&event(None, &payload))), ["/payload"]);
+}

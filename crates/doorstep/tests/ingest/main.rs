@@ -1,0 +1,8 @@
+//! Taking events in, over HTTP, with the real binary.
+#![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
+
+mod support;
+mod event_types;
+mod rates;
+mod repeated;
+mod cloud_events;
