@@ -30,6 +30,7 @@ use doorstep_engine::ingest::Ingest;
 use doorstep_engine::run::{self, Parts};
 use doorstep_engine::writer::Writer;
 use doorstep_store::conformance::samples::{NOW, attempt, destination, event};
+use doorstep_store::seal::{Keyring, MasterKey};
 use doorstep_store::sqlite::{SqliteLimits, SqliteStore};
 
 const DESTINATIONS: u128 = 100;
@@ -53,7 +54,8 @@ struct Figures {
 }
 
 async fn measure(directory: &Path, producers: usize) -> Figures {
-    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(directory, &SqliteLimits::default()).unwrap());
+    let keys = Keyring::new(MasterKey::new(&[7; 32]));
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(directory, keys, &SqliteLimits::default()).unwrap());
     let clock = Clock::start();
     let (writer, task) = Writer::start(Arc::clone(&store), clock);
     let (catalog, events) = (Arc::new(Catalog::default()), Arc::new(Events::new(Arc::clone(&store))));

@@ -109,12 +109,14 @@ fn rests_for(more: bool, took: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use std::cell::{Cell, RefCell};
+    use std::path::Path;
 
     use doorstep_core::delivery::BehindDead;
     use doorstep_core::reach::Reach;
     use doorstep_core::retry::Decision;
     use doorstep_core::store::{DeliveryFilter, Page, Write, Written};
     use doorstep_store::conformance::samples::{DEAD, DST, NOW, accept, put, settle};
+    use doorstep_store::seal::{Keyring, MasterKey};
     use doorstep_store::sqlite::{SqliteLimits, SqliteStore};
     use tokio::sync::Notify;
 
@@ -133,6 +135,11 @@ mod tests {
         written.into_iter().flat_map(available).collect()
     }
 
+    fn open(directory: &Path) -> SqliteStore {
+        let keys = Keyring::new(MasterKey::new(&[7; 32]));
+        SqliteStore::open(directory, keys, &SqliteLimits::default()).unwrap()
+    }
+
     async fn left(store: &SqliteStore) -> Vec<u128> {
         let page = Page { before_seq: None, limit: 10_000 };
         let found = store.deliveries(Reach::All, DeliveryFilter::default(), page).await.unwrap();
@@ -142,7 +149,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_old_is_forgotten_in_small_steps_with_rests_between_them() {
         let directory = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(directory.path(), &SqliteLimits::default()).unwrap();
+        let store = open(directory.path());
         write(&store, vec![put(DST)]).await;
         let n = STEP_MAX as u128 * 2 + 10;
         let made = write(&store, (1..=n).map(|id| accept(id, None)).collect()).await;
@@ -181,7 +188,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_fault_is_no_end_and_those_that_may_go_are_told() {
         let directory = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(directory.path(), &SqliteLimits::default()).unwrap();
+        let store = open(directory.path());
         let made = write(&store, vec![put(DST), accept(1, Some("key")), accept(2, Some("key"))]).await;
         write(&store, vec![settle(&made[0], DEAD, BehindDead::Hold, NOW)]).await;
         let (faults, told) = (Cell::new(2), RefCell::new(Vec::new()));

@@ -122,8 +122,8 @@ fn describe<'de, T: serde::Deserialize<'de>>(bytes: &'de [u8], plain: &serde_jso
         Err(fault) => {
             let place = pointer(fault.path());
             let told = fault.into_inner().to_string();
-            let told = without_position(&told);
-            match missing_field(told) {
+            let told = without_value(without_position(&told));
+            match missing_field(&told) {
                 Some(name) => Problem::invalid_at(format!("{place}/{name}"), "is missing"),
                 None => Problem::invalid_at(place, told),
             }
@@ -157,6 +157,17 @@ fn without_position(message: &str) -> &str {
     message.rfind(" at line ").map_or(message, |at| &message[..at])
 }
 
+/// A value of the wrong type is not repeated: it may be a secret.
+fn without_value(message: &str) -> String {
+    match message.strip_prefix("invalid type: ").and_then(|rest| rest.rsplit_once(", expected ")) {
+        Some((given, expected)) => {
+            let kind = given.split(['"', '`']).next().unwrap_or_default().trim_end();
+            format!("invalid type: {kind}, expected {expected}")
+        }
+        None => message.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -183,6 +194,8 @@ mod tests {
         let problem = said(r#"{"n": 1, "list": [{}, {"a/b": 300}]}"#);
         assert!(problem.contains(r#""pointer":"/list/1/a~1b""#) && problem.contains(r#""status":422"#), "{problem}");
         assert!(!problem.contains("line 1"), "{problem}");
+        let problem = said(r#"{"n": "hush, expected, \" at line `x`"}"#);
+        assert!(problem.contains("invalid type: string, expected u32") && !problem.contains("hush"), "{problem}");
         let problem = said(r#"{"n": 1, "m": 2}"#);
         assert!(problem.contains("unknown field `m`") && problem.contains(r#""pointer":"/m""#), "{problem}");
         let problem = said(r#"{"list": []}"#);

@@ -15,6 +15,7 @@ use doorstep_core::retry::Decision;
 use doorstep_core::store::{DueQuery, Store, Write, Written};
 use doorstep_store::conformance::ask;
 use doorstep_store::conformance::samples::{NOW, event, new_delivery, put, settle};
+use doorstep_store::seal::{Keyring, MasterKey};
 use doorstep_store::sqlite::{SqliteLimits, SqliteStore};
 
 const DESTINATIONS: u128 = 100;
@@ -35,7 +36,8 @@ fn main() {
 /// Rows per second: accepted, read, settled.
 fn measure(directory: &Path, size: usize) -> [f64; 3] {
     let directory = directory.join(size.to_string());
-    let store = SqliteStore::open(&directory, &SqliteLimits::default()).expect("it opens");
+    let keys = Keyring::new(MasterKey::new(&[7; 32]));
+    let store = SqliteStore::open(&directory, keys, &SqliteLimits::default()).expect("it opens");
     ask(store.write((0..DESTINATIONS).map(|n| put(DestinationId(n))).collect(), NOW));
     let mut n = 0u128;
     let mut made: Vec<Delivery> = Vec::new();

@@ -6,6 +6,8 @@
 
 mod open;
 mod migrate;
+mod master;
+mod rotate;
 mod fault;
 mod thread;
 mod batch;
@@ -32,7 +34,6 @@ mod plans;
 #[cfg(test)]
 mod tests;
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,10 +54,13 @@ use doorstep_core::store::{
 };
 use doorstep_core::time::Timestamp;
 
-pub use open::{OpenError, SqliteLimits};
+pub use open::{DataDir, OpenError, SqliteLimits};
+pub use rotate::{ROTATE_AT_ONCE, Rotated};
 
 use batch::Writer;
 use thread::Workers;
+
+use crate::seal::Keyring;
 
 /// An open directory. Dropping it waits for what was asked for, and gives the directory up.
 #[derive(Debug)]
@@ -65,14 +69,15 @@ pub struct SqliteStore {
     writer: Workers<Writer>,
     for_engine: Workers<rusqlite::Connection>,
     for_people: Workers<rusqlite::Connection>,
+    keys: Arc<Keyring>,
     search_max: Duration,
-    _lock: File,
+    _directory: DataDir,
 }
 
 impl SqliteStore {
     /// Opens a data directory; makes it, or brings it up to date, where needed.
-    pub fn open(directory: &Path, limits: &SqliteLimits) -> Result<Self, OpenError> {
-        open::open(directory, limits)
+    pub fn open(directory: &Path, keys: Keyring, limits: &SqliteLimits) -> Result<Self, OpenError> {
+        DataDir::take(directory)?.open(keys, limits)
     }
 }
 
@@ -102,7 +107,8 @@ impl Store for SqliteStore {
     }
 
     fn destinations(&self, after: Option<DestinationId>, limit: usize) -> Reply<'_, Vec<StoredDestination>> {
-        self.for_people.search(self.search_max, move |snapshot| catalog::destinations(snapshot, after, limit))
+        let keys = Arc::clone(&self.keys);
+        self.for_people.search(self.search_max, move |snapshot| catalog::destinations(snapshot, &keys, after, limit))
     }
 
     fn event_types(&self, after: Option<EventType>, limit: usize) -> Reply<'_, Vec<RegisteredType>> {

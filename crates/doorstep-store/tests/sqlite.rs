@@ -2,6 +2,7 @@
 
 use doorstep_core::store::Store;
 use doorstep_store::conformance::Subject;
+use doorstep_store::seal::{Keyring, MasterKey};
 use doorstep_store::sqlite::{SqliteLimits, SqliteStore};
 use tempfile::TempDir;
 
@@ -25,7 +26,8 @@ impl Subject for Fresh {
 
     fn restart(&mut self) {
         self.store = None;
-        self.store = Some(SqliteStore::open(self.directory.path(), &SqliteLimits::default()).expect("it opens"));
+        let keys = Keyring::new(MasterKey::new(&[7; 32]));
+        self.store = Some(SqliteStore::open(self.directory.path(), keys, &SqliteLimits::default()).expect("it opens"));
     }
 }
 

@@ -1,12 +1,14 @@
 //! The first administrator's key: given, or made at the first start and printed once.
 
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
 use anyhow::Context;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use doorstep_server::auth::KeyHash;
+
+use crate::private_file;
 
 /// What is kept of a key that was made here: its hash.
 const FILE: &str = "admin-key.sha256";
@@ -40,7 +42,7 @@ impl AdminKey {
     fn make(path: &Path) -> anyhow::Result<Self> {
         let key = new_key()?;
         let hash = KeyHash::of(&key);
-        write_privately(path, &format!("{hash}\n")).with_context(|| format!("cannot write {}", path.display()))?;
+        private_file::write(path, &format!("{hash}\n")).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self { hash, made: Some(key) })
     }
 }
@@ -54,19 +56,6 @@ pub(crate) fn new_key() -> anyhow::Result<String> {
 
 fn unreadable(path: &Path) -> String {
     format!("{} cannot be read; delete it to have a new key made, or set DOORSTEP_ADMIN_KEY", path.display())
-}
-
-/// For the owner's eyes alone, and whole or not at all.
-fn write_privately(path: &Path, text: &str) -> io::Result<()> {
-    let draft: PathBuf = path.with_extension("new");
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(&draft)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&draft, path)
 }
 
 #[cfg(test)]

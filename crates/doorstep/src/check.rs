@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::config::{self, Config};
 use crate::failure::{Exit, Failure};
-use crate::output;
+use crate::{master_key, output};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -51,7 +51,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 fn look(config: &Config) -> Vec<Finding> {
-    vec![data_dir(&config.data_dir), port(config), admin_key(config), targets(config), descriptors(config)]
+    vec![
+        data_dir(&config.data_dir),
+        port(config),
+        admin_key(config),
+        master_key(config),
+        targets(config),
+        descriptors(config),
+    ]
 }
 
 /// Nothing in it is touched: an older server's data must not be brought up to date by a look at it.
@@ -85,6 +92,16 @@ fn admin_key(config: &Config) -> Finding {
         None => (Verdict::Ok, "made at the first start and printed once"),
     };
     Finding { check: "admin key", result, detail: detail.to_owned() }
+}
+
+fn master_key(config: &Config) -> Finding {
+    let path = config.data_dir.join(master_key::FILE);
+    let (result, detail) = match (&config.master_key, path.exists()) {
+        (Some(_), _) => (Verdict::Ok, "given".to_owned()),
+        (None, true) => (Verdict::Ok, format!("in {}", path.display())),
+        (None, false) => (Verdict::Ok, format!("made at the first start, in {}", path.display())),
+    };
+    Finding { check: "master key", result, detail }
 }
 
 fn targets(config: &Config) -> Finding {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::failure::Failure;
-use crate::{bench, check, config, demo, listen, policy, send, serve, tail};
+use crate::{bench, check, config, demo, keys, listen, policy, send, serve, tail};
 
 /// A self-hosted webhook delivery engine
 #[derive(Parser)]
@@ -27,6 +27,8 @@ enum Command {
     Tail(tail::Args),
     /// Check the configuration and this machine, without starting anything
     Check(check::Args),
+    /// Look after the keys of a data directory
+    Keys(keys::Args),
     /// Receive webhooks, verify them, and misbehave on request
     Listen(listen::Args),
     /// Look at a retry policy before it is used
@@ -58,6 +60,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Send(args) => send::run(args),
         Command::Tail(args) => tail::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Keys(args) => keys::run(&args),
         Command::Listen(args) => listen::run(args),
         Command::Policy(args) => policy::run(args),
         Command::Config(args) => config::show::run(args),

@@ -6,6 +6,12 @@ use anyhow::Context;
 
 use crate::failure::Failure;
 
+/// Says on standard error how it goes.
+pub(crate) fn note(text: &str) {
+    // Nobody listens any more: the work goes on.
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
 /// Prints what the command was asked for.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();

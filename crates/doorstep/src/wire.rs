@@ -23,11 +23,12 @@ use doorstep_engine::sender::{Sender, SenderSettings};
 use doorstep_engine::writer::Writer;
 use doorstep_server::auth::KeyHash;
 use doorstep_server::{App, Limits};
-use doorstep_store::sqlite::{SqliteLimits, SqliteStore};
+use doorstep_store::sqlite::{DataDir, SqliteLimits};
 use tokio::sync::broadcast;
 use tokio::task::JoinHandle;
 
 use crate::config::Config;
+use crate::master_key;
 
 /// What a slow watcher may miss before it is told so.
 const NEWS_KEPT: usize = 4_096;
@@ -48,7 +49,9 @@ pub(crate) struct Running {
 /// Opens the store, and has everything run that was running before.
 /// `address` is where the API is found.
 pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAddr) -> anyhow::Result<Running> {
-    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&config.data_dir, &SqliteLimits::default())?);
+    let directory = DataDir::take(&config.data_dir)?;
+    let keys = master_key::keyring(config.master_key.as_ref().map(|key| &key.0), &directory)?;
+    let store: Arc<dyn Store> = Arc::new(directory.open(keys, &SqliteLimits::default())?);
     let clock = Clock::start();
     let no_chance = "the machine gives no random numbers";
     let ids = Arc::new(Ids::new().context(no_chance)?);

@@ -23,11 +23,11 @@ use doorstep_core::store::{
 use doorstep_core::time::Timestamp;
 use doorstep_engine::clock::Clock;
 use doorstep_engine::writer::{WriteFault, Writer, WriterLimits};
-use doorstep_store::sqlite::{SqliteLimits, SqliteStore};
+use doorstep_store::sqlite::SqliteStore;
 use futures_util::FutureExt;
 use tokio::sync::{Notify, watch};
 
-use crate::support::{Engine, Receiver, destination, event};
+use crate::support::{Engine, Receiver, destination, event, open_store};
 
 /// A store that does not take writes while it is told not to, or is late with its answers.
 struct Troubled {
@@ -44,7 +44,7 @@ struct Troubled {
 
 impl Troubled {
     fn open(directory: &std::path::Path) -> Arc<Self> {
-        let store = SqliteStore::open(directory, &SqliteLimits::default()).unwrap();
+        let store = open_store(directory);
         Arc::new(Self {
             store,
             late_reads: watch::Sender::new(false),

@@ -37,6 +37,7 @@ use doorstep_engine::run::{self, Handle, Parts};
 use doorstep_engine::sender::{Sender, SenderSettings};
 use doorstep_engine::writer::Writer;
 use doorstep_store::conformance::samples::audit_entry;
+use doorstep_store::seal::{Keyring, MasterKey};
 use doorstep_store::sqlite::{SqliteLimits, SqliteStore};
 use http_body_util::{BodyExt, Empty};
 use hyper::service::service_fn;
@@ -49,6 +50,11 @@ const TENANT: TenantId = TenantId(1);
 
 pub(crate) fn verifying_key() -> VerifyingKey {
     SECRET.parse().unwrap()
+}
+
+pub(crate) fn open_store(directory: &Path) -> SqliteStore {
+    let keys = Keyring::new(MasterKey::new(&[7; 32]));
+    SqliteStore::open(directory, keys, &SqliteLimits::default()).unwrap()
 }
 
 /// The whole engine, but for the API.
@@ -69,7 +75,7 @@ impl Engine {
 
     /// `panics`: whether the next request does.
     pub(crate) async fn start_with(directory: &Path, panics: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        let store = Arc::new(SqliteStore::open(directory, &SqliteLimits::default()).unwrap());
+        let store = Arc::new(open_store(directory));
         Self::start_over(store, panics).await
     }
 

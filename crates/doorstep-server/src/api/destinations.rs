@@ -67,7 +67,7 @@ pub(crate) struct DestinationList {
 }
 
 /// A destination with what its owner is shown once.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct NewDestinationView {
     #[serde(flatten)]
     destination: DestinationView,
@@ -75,7 +75,7 @@ pub(crate) struct NewDestinationView {
     secret: String,
 }
 
-#[derive(Debug, Default, Deserialize, ToSchema)]
+#[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rotation {
     /// The new secret; made if it is not given.
@@ -85,7 +85,7 @@ pub(crate) struct Rotation {
     overlap_ms: Option<u64>,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct Rotated {
     /// The new secret. It is shown here and never again.
     secret: String,

@@ -1,6 +1,7 @@
 //! One transaction: the writes of a batch, and what is counted along with them.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use doorstep_core::id::DestinationId;
 use doorstep_core::store::{Ages, Purged, StoreError, Tally, Write, Written};
@@ -10,11 +11,13 @@ use rusqlite::{CachedStatement, Connection, Params, Transaction, TransactionBeha
 use super::fault::{Fault, told};
 use super::stretch::Stretches;
 use crate::minute::minute_of;
+use crate::seal::Keyring;
 
 /// The one that writes.
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) connection: Connection,
+    keys: Arc<Keyring>,
     counters: Counters,
     stretches: Stretches,
     event_stretches: Stretches,
@@ -29,12 +32,12 @@ pub(super) struct Counters {
 }
 
 impl Writer {
-    pub(super) fn new(connection: Connection) -> Result<Self, Fault> {
+    pub(super) fn new(connection: Connection, keys: Arc<Keyring>) -> Result<Self, Fault> {
         let sql = "select last_event_seq, last_seq, last_attempt from counters";
         let counters = connection.query_row(sql, [], |row| {
             Ok(Counters { event_seq: row.get(0)?, seq: row.get(1)?, attempt: row.get(2)? })
         })?;
-        Ok(Self { connection, counters, stretches: Stretches::default(), event_stretches: Stretches::default() })
+        Ok(Self { connection, keys, counters, stretches: Stretches::default(), event_stretches: Stretches::default() })
     }
 
     pub(super) fn write(&mut self, writes: Vec<Write>, now: Timestamp) -> Result<Vec<Written>, StoreError> {
@@ -63,6 +66,7 @@ impl Writer {
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut batch = Batch {
             sql: &transaction,
+            keys: &self.keys,
             counters: self.counters,
             stretches: &mut self.stretches,
             event_stretches: &mut self.event_stretches,
@@ -80,6 +84,7 @@ impl Writer {
 
 pub(super) struct Batch<'a> {
     pub(super) sql: &'a Transaction<'a>,
+    pub(super) keys: &'a Keyring,
     pub(super) counters: Counters,
     pub(super) stretches: &'a mut Stretches,
     pub(super) event_stretches: &'a mut Stretches,

@@ -14,6 +14,7 @@ use super::fault::Fault;
 use super::mandate::may_see;
 use super::row;
 use super::seal::{seal, unseal};
+use crate::seal::Keyring;
 
 pub(super) const SAVE_GATE: &str =
     "insert into gates (destination_id, state) values (?1, ?2) on conflict do update set state = excluded.state";
@@ -82,7 +83,7 @@ impl Batch<'_> {
                 tenant_id.0.to_be_bytes(),
                 version.cast_signed(),
                 row::json("a destination's settings", settings)?,
-                seal(secrets)?,
+                seal(self.keys, (*tenant_id, *id), secrets)?,
                 created_at.0,
                 updated_at.0,
             ],
@@ -128,6 +129,7 @@ pub(super) fn tenants(sql: &Connection, after: Option<TenantId>, limit: usize) -
 
 pub(super) fn destinations(
     sql: &Connection,
+    keys: &Keyring,
     after: Option<DestinationId>,
     limit: usize,
 ) -> Result<Vec<StoredDestination>, Fault> {
@@ -135,7 +137,7 @@ pub(super) fn destinations(
     let mut rows = behind.query(params![from(after.map(|id| id.0)), row::number(limit)])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        found.push(stored(row)?);
+        found.push(stored(row, keys)?);
     }
     Ok(found)
 }
@@ -145,16 +147,17 @@ pub(super) fn from(after: Option<u128>) -> Vec<u8> {
     after.map_or(Vec::new(), |id| id.to_be_bytes().to_vec())
 }
 
-fn stored(row: &Row<'_>) -> Result<StoredDestination, Fault> {
+fn stored(row: &Row<'_>, keys: &Keyring) -> Result<StoredDestination, Fault> {
     let blob = |at: usize| -> rusqlite::Result<&[u8]> { Ok(row.get_ref(at)?.as_blob()?) };
     let settings: DestinationSettings = row::read_json("a destination's settings", blob(3)?)?;
     let gate: Option<Vec<u8>> = row.get(7)?;
+    let (id, tenant_id) = (DestinationId(row::id(row, 0)?), TenantId(row::id(row, 1)?));
     Ok(StoredDestination {
         destination: Destination {
-            id: DestinationId(row::id(row, 0)?),
-            tenant_id: TenantId(row::id(row, 1)?),
+            id,
+            tenant_id,
             settings,
-            secrets: unseal(blob(4)?)?,
+            secrets: unseal(keys, (tenant_id, id), blob(4)?)?,
             created_at: Timestamp(row.get(5)?),
             updated_at: Timestamp(row.get(6)?),
             version: row.get::<_, i64>(2)?.cast_unsigned(),

@@ -3,6 +3,7 @@
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
@@ -11,8 +12,10 @@ use thiserror::Error;
 use super::SqliteStore;
 use super::batch::Writer;
 use super::fault::Fault;
+use super::master;
 use super::migrate::{self, MigrateError};
 use super::thread::Workers;
+use crate::seal::{KeyId, Keyring};
 
 const DATABASE: &str = "doorstep.db";
 const LOCK: &str = "doorstep.lock";
@@ -58,34 +61,97 @@ pub enum OpenError {
         database.display()
     )]
     Newer { database: PathBuf, found: i64, known: i64 },
+    #[error(
+        "the secrets in {} are sealed with the master key {needed}, and the one given is {given}: give that one, as DOORSTEP_MASTER_KEY \
+         or as master.key in the data directory",
+        database.display()
+    )]
+    OtherKey { database: PathBuf, needed: KeyId, given: KeyId },
+    #[error(
+        "the master key of {} was being changed, and a part is still sealed with {needed}: finish with `doorstep keys rotate-master`, as it \
+         was begun",
+        database.display()
+    )]
+    KeyChangeUnfinished { database: PathBuf, needed: KeyId },
+    #[error(
+        "{} is from before the first release, when secrets were not encrypted: begin with another data directory",
+        database.display()
+    )]
+    Unsealed { database: PathBuf },
     #[error("cannot use {}", path.display())]
     Io { path: PathBuf, source: io::Error },
     #[error("cannot open {}", database.display())]
     Database { database: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
 }
 
-pub(super) fn open(directory: &Path, limits: &SqliteLimits) -> Result<SqliteStore, OpenError> {
-    let refused = |path: &Path| {
-        let path = path.to_owned();
-        move |source| OpenError::Io { path, source }
-    };
-    make_directory(directory).map_err(refused(directory))?;
-    let lock = lock(directory)?;
-    let database = directory.join(DATABASE);
-    // SQLite gives its other files the mode of this one.
-    private_file(&database).map_err(refused(&database))?;
-    let writer = open_writer(&database, limits)?;
-    let readers = || -> Result<Vec<Connection>, OpenError> {
-        (0..limits.readers.max(1)).map(|_| open_reader(&database, limits)).collect()
-    };
-    let started = |source| OpenError::Io { path: directory.to_owned(), source };
-    Ok(SqliteStore {
-        writer: Workers::start("store-writer", limits.writes_queued_max, vec![writer]).map_err(started)?,
-        for_engine: Workers::start("store-reader", limits.reads_queued_max, readers()?).map_err(started)?,
-        for_people: Workers::start("store-search", limits.reads_queued_max, readers()?).map_err(started)?,
-        search_max: limits.search_max,
-        _lock: lock,
-    })
+/// A data directory in this process's possession. Nobody else can take it until this is dropped.
+#[derive(Debug)]
+pub struct DataDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl DataDir {
+    /// Takes a directory into possession, and makes it if it is not there.
+    pub fn take(path: &Path) -> Result<Self, OpenError> {
+        make_directory(path).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), _lock: lock(path)? })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The master keys without which what is in here cannot be opened; none if nothing is.
+    pub fn master_keys(&self) -> Result<Vec<KeyId>, OpenError> {
+        let database = self.database();
+        if !database.exists() {
+            return Ok(Vec::new());
+        }
+        let read = || -> Result<Vec<KeyId>, Fault> {
+            let sql = connect(&database, SqliteLimits::default().reader_cache_kib)?;
+            if master::knows_master_keys(&sql)? { master::in_use(&sql) } else { Ok(Vec::new()) }
+        };
+        read().map_err(|fault| self.broken(fault))
+    }
+
+    /// Opens the database in it; makes it, or brings it up to date, where needed.
+    pub fn open(self, keys: Keyring, limits: &SqliteLimits) -> Result<SqliteStore, OpenError> {
+        let database = self.database();
+        let keys = Arc::new(keys);
+        let connection = self.connect_to_write(&keys, limits)?;
+        let writer = Writer::new(connection, Arc::clone(&keys)).map_err(|fault| self.broken(fault))?;
+        let readers = || -> Result<Vec<Connection>, OpenError> {
+            (0..limits.readers.max(1)).map(|_| open_reader(&database, limits)).collect()
+        };
+        let started = |source| OpenError::Io { path: self.path.clone(), source };
+        Ok(SqliteStore {
+            writer: Workers::start("store-writer", limits.writes_queued_max, vec![writer]).map_err(started)?,
+            for_engine: Workers::start("store-reader", limits.reads_queued_max, readers()?).map_err(started)?,
+            for_people: Workers::start("store-search", limits.reads_queued_max, readers()?).map_err(started)?,
+            keys,
+            search_max: limits.search_max,
+            _directory: self,
+        })
+    }
+
+    /// The one connection that writes, to a database that is up to date and that these keys open.
+    pub(super) fn connect_to_write(&self, keys: &Keyring, limits: &SqliteLimits) -> Result<Connection, OpenError> {
+        let database = self.database();
+        // SQLite gives its other files the mode of this one.
+        private_file(&database).map_err(|source| OpenError::Io { path: database.clone(), source })?;
+        let connection = open_writer(&database, limits)?;
+        master::check(&connection, &database, keys)?;
+        Ok(connection)
+    }
+
+    pub(super) fn broken(&self, fault: Fault) -> OpenError {
+        OpenError::Database { database: self.database(), source: Box::new(fault) }
+    }
+
+    fn database(&self) -> PathBuf {
+        self.path.join(DATABASE)
+    }
 }
 
 /// Only its owner may look inside. One that is there already is left as its owner has made it.
@@ -125,7 +191,7 @@ const BUSY_FOR: Duration = Duration::from_secs(5);
 /// What is left of the write-ahead log's file after it was needed for something large.
 const LOG_KEPT_BYTES: i64 = 64 << 20;
 
-fn open_writer(database: &Path, limits: &SqliteLimits) -> Result<Writer, OpenError> {
+fn open_writer(database: &Path, limits: &SqliteLimits) -> Result<Connection, OpenError> {
     let ready = || -> Result<Connection, MigrateError> {
         let mut connection = connect(database, limits.writer_cache_kib)?;
         connection.pragma_update(None, "journal_mode", "wal")?;
@@ -135,12 +201,10 @@ fn open_writer(database: &Path, limits: &SqliteLimits) -> Result<Writer, OpenErr
         migrate::migrate(&mut connection)?;
         Ok(connection)
     };
-    let broken = |source| OpenError::Database { database: database.to_owned(), source };
-    let connection = ready().map_err(|error| match error {
+    ready().map_err(|error| match error {
         MigrateError::Newer { found, known } => OpenError::Newer { database: database.to_owned(), found, known },
-        MigrateError::Sqlite(error) => broken(Box::new(error)),
-    })?;
-    Writer::new(connection).map_err(|fault| broken(Box::new(fault)))
+        MigrateError::Sqlite(error) => OpenError::Database { database: database.to_owned(), source: Box::new(error) },
+    })
 }
 
 fn open_reader(database: &Path, limits: &SqliteLimits) -> Result<Connection, OpenError> {

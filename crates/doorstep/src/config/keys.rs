@@ -9,6 +9,7 @@ use doorstep_core::time::Millis;
 
 use super::value::{self, LogFormat, Secret};
 use super::{ConfigFaults, Given, Givens};
+use crate::master_key::KeyBytes;
 
 #[derive(Debug)]
 pub(crate) struct Key {
@@ -55,7 +56,7 @@ macro_rules! settings {
     ($( $(#[doc = $about:literal])+ $name:ident: $type:ty = $default:literal, $shape:ident, $read:expr; )+) => {
         /// The configuration in force.
         #[derive(Debug)]
-        #[cfg_attr(not(test), expect(dead_code, reason = "the master key and PostgreSQL are still to come"))]
+        #[cfg_attr(not(test), expect(dead_code, reason = "PostgreSQL is still to come"))]
         pub(crate) struct Config {
             $( $(#[doc = $about])+ pub(crate) $name: $type, )+
         }
@@ -84,7 +85,7 @@ settings! {
     /// Key of the first administrator. Without it one is made at the first start and printed once.
     admin_key: Option<Secret<String>> = "", Secret, value::admin_key;
     /// Key that encrypts stored secrets: 32 bytes in base64. Without it one is made in the data directory.
-    master_key: Option<Secret<[u8; value::MASTER_KEY_LEN]>> = "", Secret, value::master_key;
+    master_key: Option<Secret<KeyBytes>> = "", Secret, value::master_key;
     /// Ranges that may be delivered to although they are not public, also over http://, such as 127.0.0.0/8.
     allow_targets: AddressRules = "", List, value::address_rules;
     /// How log lines look: pretty, json, or auto: pretty on a terminal.

@@ -5,13 +5,13 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use doorstep_core::address::AddressRules;
 use doorstep_core::time::Millis;
 use doorstep_server::auth::KEY_BYTES_MAX;
 use reqwest::Url;
 use tracing_subscriber::EnvFilter;
+
+use crate::master_key::{self, KeyBytes};
 
 /// A value that does not show itself.
 #[derive(Clone, PartialEq, Eq)]
@@ -32,7 +32,6 @@ pub(crate) enum LogFormat {
 }
 
 const PUBLIC_URL_BYTES_MAX: usize = 512;
-pub(crate) const MASTER_KEY_LEN: usize = 32;
 
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "give an IP address and a port, such as 127.0.0.1:8080 or [::]:8080".to_owned())
@@ -76,13 +75,13 @@ pub(super) fn admin_key(text: &str) -> Result<Option<Secret<String>>, String> {
     }
 }
 
-pub(super) fn master_key(text: &str) -> Result<Option<Secret<[u8; MASTER_KEY_LEN]>>, String> {
+pub(super) fn master_key(text: &str) -> Result<Option<Secret<KeyBytes>>, String> {
     if text.is_empty() {
         return Ok(None);
     }
-    let bytes = STANDARD.decode(text).ok().and_then(|bytes| bytes.try_into().ok());
-    let bytes = bytes.ok_or("give 32 bytes in base64, as `openssl rand -base64 32` prints them")?;
-    Ok(Some(Secret(bytes)))
+    let key = master_key::from_text(text);
+    let key = key.ok_or("give 32 bytes in base64, as `openssl rand -base64 32` prints them")?;
+    Ok(Some(Secret(key)))
 }
 
 pub(super) fn address_rules(text: &str) -> Result<AddressRules, String> {

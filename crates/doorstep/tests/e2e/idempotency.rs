@@ -58,7 +58,7 @@ fn an_idempotency_key_stands_for_an_id() {
         let again = post(same, 1).expect(202);
         assert_eq!((&again["id"], &again["duplicate"]), (&first["id"], &json!(true)));
     }
-    assert_eq!(post("\"8e03-978e\"", 2).expect(422)["code"], "event_differs");
+    assert_eq!(post("\"8e03-978e\"", 2).expect(422)["code"], "idempotency_key_reused");
     let other = post("another", 1).expect(202);
     assert_ne!(other["id"], first["id"]);
     for bad in ["", "\"\"", &"x".repeat(256)] {

@@ -36,8 +36,9 @@ const BURST_MAX: u32 = 100_000;
 /// Bytes of a new secret.
 const SECRET_LEN: usize = 32;
 
-/// What may be said of a destination. In a change, what is left out stays, and null takes it back to its default.
-#[derive(Debug, Default, Deserialize, ToSchema)]
+/// What may be said of a destination. In a change, what is left out stays, and null takes it back to its default. Without `Debug`: there
+/// are secrets in it.
+#[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DestinationBody {
     /// Whose it is. Needed for a new one, and never changed.

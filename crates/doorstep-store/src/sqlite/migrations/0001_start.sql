@@ -8,6 +8,12 @@ create table counters (
 ) strict;
 insert into counters values (1, 0, 0, 0);
 
+-- The master keys that secrets are sealed with: one, or two while they are changed. `sealed` opens with the right one.
+create table master_keys (
+    id     blob primary key,
+    sealed blob not null
+) strict, without rowid;
+
 create table tenants (
     id       blob primary key,
     settings blob not null
