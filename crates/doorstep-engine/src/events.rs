@@ -7,7 +7,7 @@ use doorstep_core::event::Event;
 use doorstep_core::store::Store;
 
 /// Bytes of events that are kept for deliveries to come.
-pub const CACHED_BYTES_MAX: usize = 24 * 1024 * 1024;
+pub const CACHED_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// What an event takes in memory beside its payload, about: without it, small ones would be kept without bound.
 const EVENT_BYTES: usize = 512;
 

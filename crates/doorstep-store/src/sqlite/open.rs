@@ -44,7 +44,7 @@ impl Default for SqliteLimits {
             reads_queued_max: 256,
             readers: 2,
             search_max: Duration::from_secs(5),
-            writer_cache_kib: 32_768,
+            writer_cache_kib: 24_576,
             reader_cache_kib: 4_096,
             checkpoint_pages: 4_000,
         }
