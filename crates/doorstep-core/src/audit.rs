@@ -88,6 +88,7 @@ macro_rules! actions {
 actions! {
     TenantCreate = "tenant.create",
     TenantUpdate = "tenant.update",
+    TenantErasePayloads = "tenant.erase_payloads",
     DestinationCreate = "destination.create",
     DestinationUpdate = "destination.update",
     DestinationDelete = "destination.delete",

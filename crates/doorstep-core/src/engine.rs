@@ -71,6 +71,10 @@ pub trait Engine: Send + Sync {
 
     fn put_tenant(&self, mandate: Mandate, tenant: Tenant) -> Reply<'_, Result<Arc<Tenant>, Refusal>>;
 
+    /// Makes a tenant's encrypted payloads unreadable for ever; see [`Write::ErasePayloads`]. What of them is
+    /// still to be delivered ends as abandoned when its turn comes.
+    fn erase_payloads(&self, mandate: Mandate, tenant_id: TenantId) -> Reply<'_, Result<(), Refusal>>;
+
     /// New or changed; see [`Write::PutDestination`] for its version.
     fn put_destination(
         &self,

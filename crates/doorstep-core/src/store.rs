@@ -51,7 +51,7 @@ pub trait Store: Send + Sync {
     /// When the next unfinished delivery gives up.
     fn next_give_up_at(&self) -> Reply<'_, Option<Timestamp>>;
 
-    /// Events by their numbers, in the order asked for; `None` where one is not there any more.
+    /// Events by their numbers, in the order asked for; `None` where one is not there any more, or its payload was erased.
     fn events(&self, seqs: Vec<u64>) -> Reply<'_, Vec<Option<Arc<Event>>>>;
 
     /// All tenants, in the order of their IDs, behind `after`.
@@ -63,7 +63,8 @@ pub trait Store: Send + Sync {
     /// All registered event types, in the order of their names, behind `after`.
     fn event_types(&self, after: Option<EventType>, limit: usize) -> Reply<'_, Vec<RegisteredType>>;
 
-    /// Events by their name: the tenant's, or those of the first few tenants that have one so called.
+    /// Events by their name: the tenant's, or those of the first few tenants that have one so called. Not those whose
+    /// payload was erased; they are listed still.
     fn event(
         &self,
         reach: Reach,
@@ -124,6 +125,11 @@ pub enum Write {
     Abandon {
         delivery_id: DeliveryId,
         note: String,
+    },
+    /// Makes the payloads of all events of a tenant that were encrypted unreadable for ever, by forgetting its key. Refused if there is no key.
+    /// What comes later has another one.
+    ErasePayloads {
+        tenant_id: TenantId,
     },
     PutTenant(Box<Tenant>),
     /// New, with a `version` of at most 1, or changed: then `version` is the one that it replaces plus one, or the write is

@@ -134,6 +134,14 @@ impl Desk {
         Ok(Ok(()))
     }
 
+    async fn erase(&self, mandate: Mandate, tenant_id: TenantId) -> Result<Result<(), Refusal>, EngineFault> {
+        if let (Written::Refused(refusal), _) = self.change(mandate, Write::ErasePayloads { tenant_id }).await? {
+            return Ok(Err(refusal));
+        }
+        self.ingest.events.forget(tenant_id);
+        Ok(Ok(()))
+    }
+
     async fn send_again(
         &self,
         mandate: Mandate,
@@ -266,6 +274,10 @@ impl Engine for Desk {
             self.ingest.run.tell(Input::Weighted { tenant_id: tenant.id, weight: tenant.weight }).await;
             Ok(Ok(tenant))
         })
+    }
+
+    fn erase_payloads(&self, mandate: Mandate, tenant_id: TenantId) -> Reply<'_, Result<(), Refusal>> {
+        Box::pin(self.erase(mandate, tenant_id))
     }
 
     fn put_destination(

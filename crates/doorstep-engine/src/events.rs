@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use doorstep_core::event::Event;
+use doorstep_core::id::TenantId;
 use doorstep_core::store::Store;
 
 /// Bytes of events that are kept for deliveries to come.
@@ -30,6 +31,16 @@ struct Cache {
     bytes: usize,
 }
 
+/// What can be had of an event.
+#[derive(Clone, Debug)]
+pub enum Found {
+    Event(Arc<Event>),
+    /// It was purged, or its payload was erased: it will never be had again.
+    Gone,
+    /// The store did not answer.
+    NotNow,
+}
+
 impl Events {
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store, cache: Mutex::default() }
@@ -40,13 +51,21 @@ impl Events {
         self.cache().put(seq, event);
     }
 
-    /// In the order asked for; `None` where one cannot be had.
-    pub async fn get(&self, seqs: Vec<u64>) -> Vec<Option<Arc<Event>>> {
-        let mut found: Vec<Option<Arc<Event>>> = {
+    /// A tenant's payloads were erased: none is kept here either.
+    pub fn forget(&self, tenant_id: TenantId) {
+        self.cache().forget(tenant_id);
+    }
+
+    /// In the order asked for.
+    pub async fn get(&self, seqs: Vec<u64>) -> Vec<Found> {
+        let mut found: Vec<Found> = {
             let cache = self.cache();
-            seqs.iter().map(|seq| cache.events.get(seq).cloned()).collect()
+            seqs.iter()
+                .map(|seq| cache.events.get(seq).map_or(Found::NotNow, |e| Found::Event(Arc::clone(e))))
+                .collect()
         };
-        let mut missing: Vec<u64> = seqs.iter().zip(&found).filter(|(_, e)| e.is_none()).map(|(seq, _)| *seq).collect();
+        let unknown = seqs.iter().zip(&found).filter(|(_, found)| matches!(found, Found::NotNow));
+        let mut missing: Vec<u64> = unknown.map(|(seq, _)| *seq).collect();
         missing.sort_unstable();
         missing.dedup();
         if missing.is_empty() {
@@ -56,15 +75,16 @@ impl Events {
             tracing::error!(error = %fault, "events could not be read");
             Vec::new()
         });
-        let read: HashMap<u64, Arc<Event>> =
-            missing.into_iter().zip(read).filter_map(|(seq, event)| Some((seq, event?))).collect();
-        for (seq, event) in seqs.iter().zip(&mut found) {
-            if event.is_none() {
-                *event = read.get(seq).cloned();
+        let read: HashMap<u64, Option<Arc<Event>>> = missing.into_iter().zip(read).collect();
+        for (seq, found) in seqs.iter().zip(&mut found) {
+            match read.get(seq) {
+                Some(Some(event)) => *found = Found::Event(Arc::clone(event)),
+                Some(None) => *found = Found::Gone,
+                None => {}
             }
         }
         let mut cache = self.cache();
-        for (seq, event) in read {
+        for (seq, event) in read.into_iter().filter_map(|(seq, event)| Some((seq, event?))) {
             cache.put(seq, event);
         }
         found
@@ -76,6 +96,12 @@ impl Events {
 }
 
 impl Cache {
+    fn forget(&mut self, tenant_id: TenantId) {
+        self.events.retain(|_, event| event.tenant_id != tenant_id);
+        self.order.retain(|seq| self.events.contains_key(seq));
+        self.bytes = self.events.values().map(|event| event.payload.len()).sum();
+    }
+
     fn put(&mut self, seq: u64, event: Arc<Event>) {
         self.bytes += bytes(&event);
         match self.events.insert(seq, event) {
@@ -98,7 +124,7 @@ fn bytes(event: &Event) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use doorstep_core::id::{EventId, TenantId};
+    use doorstep_core::id::EventId;
     use doorstep_core::time::Timestamp;
 
     use super::*;
@@ -131,6 +157,11 @@ mod tests {
         cache.put(4, event(third));
         assert!(cache.bytes <= CACHED_BYTES_MAX);
         assert!(!cache.events.contains_key(&1) && cache.events.contains_key(&4));
+        cache.forget(TenantId(2));
+        assert_eq!(cache.events.len(), 3, "another tenant's are left alone");
+        cache.forget(TenantId(1));
+        assert_eq!((cache.events.len(), cache.order.len(), cache.bytes), (0, 0, 0));
+        cache.put(4, event(third));
         cache.put(5, event(CACHED_BYTES_MAX + 1));
         assert!(cache.events.is_empty(), "what does not fit is not kept");
         for seq in 0..100_000 {

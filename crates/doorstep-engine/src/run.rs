@@ -26,7 +26,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::catalog::Catalog;
 use crate::clock::Clock;
-use crate::events::Events;
+use crate::events::{Events, Found};
 use crate::writer::{Receipt, Writer};
 
 /// What may wait for the run loop. Producers of inputs wait for room beyond that.
@@ -421,15 +421,23 @@ impl Run {
     fn send(&mut self, deliveries: Vec<Delivery>) {
         let (events, catalog) = (Arc::clone(&self.parts.events), Arc::clone(&self.parts.catalog));
         let (sender, handle) = (Arc::clone(&self.parts.sender), self.handle.clone());
+        let writer = self.parts.writer.clone();
         self.tasks.spawn(async move {
             let seqs = deliveries.iter().map(|delivery| delivery.event_seq).collect();
             let found = events.get(seqs).await;
             for (delivery, event) in deliveries.into_iter().zip(found) {
                 let destination = catalog.destination(delivery.destination_id);
-                let (Some(event), Some(destination)) = (event, destination) else {
-                    tracing::error!(delivery_id = %delivery.id, "its event or destination is not there; it runs again");
-                    handle.tell(Input::Interrupted { delivery_id: delivery.id }).await;
-                    continue;
+                let (event, destination) = match (event, destination) {
+                    (Found::Event(event), Some(destination)) => (event, destination),
+                    (Found::Gone, Some(_)) => {
+                        end_without_event(&writer, &handle, delivery.id).await;
+                        continue;
+                    }
+                    (Found::Event(_) | Found::Gone | Found::NotNow, _) => {
+                        tracing::error!(delivery_id = %delivery.id, "its event or destination is not there; it runs again");
+                        handle.tell(Input::Interrupted { delivery_id: delivery.id }).await;
+                        continue;
+                    }
                 };
                 let parcel = Parcel { destination, event, delivery };
                 tokio::spawn(send_one(Arc::clone(&sender), parcel, handle.clone()));
@@ -455,6 +463,24 @@ impl Run {
             let _ = handle.inputs.send(Message::Overdue(deliveries, next.ok().flatten())).await;
         });
     }
+}
+
+/// There is nothing left to send: its payload was erased.
+async fn end_without_event(writer: &Writer, handle: &Handle, delivery_id: DeliveryId) {
+    let note = "its payload was erased".to_owned();
+    match writer.write(vec![Write::Abandon { delivery_id, note }]).await {
+        Ok(Receipt { written, untold }) => {
+            for written in written {
+                if let Written::Abandoned { ended, available } = written {
+                    handle.tell(Input::Withdrawn { delivery: ended }).await;
+                    handle.tell(Input::Available { deliveries: available }).await;
+                }
+            }
+            drop(untold);
+        }
+        Err(fault) => tracing::warn!(%delivery_id, error = %fault, "its payload was erased; it is ended later"),
+    }
+    handle.tell(Input::Interrupted { delivery_id }).await;
 }
 
 async fn send_one(sender: Arc<dyn Sender>, parcel: Parcel, handle: Handle) {

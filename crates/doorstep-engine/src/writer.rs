@@ -134,6 +134,7 @@ fn bytes(write: &Write) -> usize {
         Write::SaveGate { .. }
         | Write::Revive { .. }
         | Write::Abandon { .. }
+        | Write::ErasePayloads { .. }
         | Write::PutTenant(_)
         | Write::PutDestination(_)
         | Write::RemoveDestination { .. }

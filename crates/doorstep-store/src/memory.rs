@@ -35,6 +35,8 @@ pub struct Memory {
     removed: BTreeMap<DestinationId, VecDeque<Leftover>>,
     events: BTreeMap<u64, Accepted>,
     event_seqs: BTreeMap<(TenantId, EventId), u64>,
+    /// Tenants that have payloads to erase.
+    has_payloads: BTreeSet<TenantId>,
     rows: BTreeMap<DeliveryId, Row>,
     /// Unfinished deliveries that their ordering key lets go, in the order in which they are due.
     due: BTreeMap<(DestinationId, Track, Place), DeliveryId>,
@@ -54,6 +56,8 @@ pub struct Memory {
 struct Accepted {
     event: Arc<Event>,
     n_deliveries: usize,
+    /// Its payload is gone: it cannot be sent any more.
+    erased: bool,
 }
 
 impl Accepted {
@@ -107,6 +111,7 @@ impl Memory {
             Write::SaveGate { destination_id, state } => self.save_gate(destination_id, *state),
             Write::Revive { delivery_id, give_up_at } => self.revive(delivery_id, give_up_at, now),
             Write::Abandon { delivery_id, note } => self.abandon(delivery_id, note, now),
+            Write::ErasePayloads { tenant_id } => self.erase_payloads(tenant_id),
             Write::PutTenant(tenant) => {
                 self.tenants.insert(tenant.id, *tenant);
                 Written::Saved
@@ -132,11 +137,22 @@ impl Memory {
         }
     }
 
+    fn erase_payloads(&mut self, tenant_id: TenantId) -> Written {
+        if !self.has_payloads.remove(&tenant_id) {
+            return Written::Refused(Refusal::NotFound);
+        }
+        for accepted in self.events.values_mut().filter(|accepted| accepted.event.tenant_id == tenant_id) {
+            accepted.erased = true;
+        }
+        Written::Saved
+    }
+
     fn accept(&mut self, new: NewEvent, now: Timestamp) -> Written {
         let NewEvent { event, mut deliveries } = new;
         let name = (event.tenant_id, event.id.clone());
+        self.has_payloads.insert(event.tenant_id);
         if let Some(before) = self.event_seqs.get(&name).and_then(|seq| self.events.get(seq)) {
-            if !before.event.says_the_same_as(&event) {
+            if !before.erased && !before.event.says_the_same_as(&event) {
                 return Written::Refused(Refusal::EventDiffers);
             }
             return Written::Accepted { deliveries: before.n_deliveries, duplicate: true, available: Vec::new() };
@@ -163,7 +179,7 @@ impl Memory {
             let row = Row { delivery, behind: false, end: None, ended_at: None, last_status: None, note: None };
             available.extend(self.line_up(row));
         }
-        self.events.insert(self.last_event_seq, Accepted { event: Arc::new(event), n_deliveries });
+        self.events.insert(self.last_event_seq, Accepted { event: Arc::new(event), n_deliveries, erased: false });
         Written::Accepted { deliveries: n_deliveries, duplicate: false, available }
     }
 

@@ -4,6 +4,8 @@
 //! where it belongs: one that was changed, or copied to another row, does not open. A new master key re-wraps the record keys and
 //! leaves the rest as it is. `docs/decisions/0011-secrets-at-rest.md` has the reasons.
 
+pub(crate) mod payload;
+
 use std::fmt;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -109,17 +111,28 @@ impl fmt::Debug for MasterKey {
 pub struct Keyring {
     current: MasterKey,
     others: Vec<MasterKey>,
+    payloads: bool,
 }
 
 impl Keyring {
     pub fn new(current: MasterKey) -> Self {
-        Self { current, others: Vec::new() }
+        Self { current, others: Vec::new(), payloads: false }
     }
 
     /// Opens what was sealed with this key too.
     pub fn and_opens(mut self, other: MasterKey) -> Self {
         self.others.push(other);
         self
+    }
+
+    /// Whether payloads are encrypted too, each with its tenant's own key. Those that are there stay as they are.
+    pub fn sealing_payloads(mut self, payloads: bool) -> Self {
+        self.payloads = payloads;
+        self
+    }
+
+    pub(crate) fn seals_payloads(&self) -> bool {
+        self.payloads
     }
 
     pub fn current(&self) -> KeyId {
@@ -190,6 +203,7 @@ pub(crate) enum Place {
     /// Tells whether a master key is the right one.
     Check,
     Destination(TenantId, DestinationId),
+    TenantKey(TenantId, KeyId),
 }
 
 impl Place {
@@ -200,6 +214,7 @@ impl Place {
             Self::Destination(tenant_id, id) => {
                 [b"destination\0", &tenant_id.0.to_be_bytes()[..], &id.0.to_be_bytes()[..]].concat()
             }
+            Self::TenantKey(tenant_id, id) => [b"tenant key\0", &tenant_id.0.to_be_bytes()[..], &id.0[..]].concat(),
         }
     }
 }

@@ -29,6 +29,7 @@ mod purge;
 mod sweep;
 mod row;
 mod seal;
+mod payload;
 #[cfg(test)]
 mod plans;
 #[cfg(test)]
@@ -99,7 +100,8 @@ impl Store for SqliteStore {
     }
 
     fn events(&self, seqs: Vec<u64>) -> Reply<'_, Vec<Option<Arc<Event>>>> {
-        self.for_engine.read(move |snapshot| accept::events(snapshot, &seqs))
+        let keys = Arc::clone(&self.keys);
+        self.for_engine.read(move |snapshot| accept::events(snapshot, &keys, &seqs))
     }
 
     fn tenants(&self, after: Option<TenantId>, limit: usize) -> Reply<'_, Vec<Tenant>> {
@@ -122,9 +124,10 @@ impl Store for SqliteStore {
         tenant_id: Option<TenantId>,
         id: EventId,
     ) -> Reply<'_, Vec<(EventSummary, Arc<Event>)>> {
+        let keys = Arc::clone(&self.keys);
         self.for_people.search(self.search_max, move |snapshot| {
             let Some(within) = reach.narrowed_to(tenant_id) else { return Ok(Vec::new()) };
-            accept::event(snapshot, within.tenant_id(), &id)
+            accept::event(snapshot, &keys, within.tenant_id(), &id)
         })
     }
 

@@ -16,3 +16,8 @@ impl Subject for Fresh {
 }
 
 doorstep_store::store_conforms!(Fresh::default);
+
+#[test]
+fn erased_payloads_are_gone_and_what_comes_later_is_not() {
+    doorstep_store::conformance::cases::erased_payloads_are_gone_and_what_comes_later_is_not(&mut Fresh::default());
+}

@@ -10,11 +10,16 @@ struct Fresh {
     // Closed before its directory is removed.
     store: Option<SqliteStore>,
     directory: TempDir,
+    seals_payloads: bool,
 }
 
 fn fresh() -> Fresh {
+    fresh_with(false)
+}
+
+fn fresh_with(seals_payloads: bool) -> Fresh {
     let directory = tempfile::tempdir().expect("a directory");
-    let mut fresh = Fresh { store: None, directory };
+    let mut fresh = Fresh { store: None, directory, seals_payloads };
     fresh.restart();
     fresh
 }
@@ -26,9 +31,25 @@ impl Subject for Fresh {
 
     fn restart(&mut self) {
         self.store = None;
-        let keys = Keyring::new(MasterKey::new(&[7; 32]));
+        let keys = Keyring::new(MasterKey::new(&[7; 32])).sealing_payloads(self.seals_payloads);
         self.store = Some(SqliteStore::open(self.directory.path(), keys, &SqliteLimits::default()).expect("it opens"));
     }
 }
 
 doorstep_store::store_conforms!(fresh);
+
+/// The same with encrypted payloads.
+mod sealed {
+    use super::{Fresh, fresh_with};
+
+    fn fresh() -> Fresh {
+        fresh_with(true)
+    }
+
+    doorstep_store::store_conforms!(fresh);
+
+    #[test]
+    fn erased_payloads_are_gone_and_what_comes_later_is_not() {
+        doorstep_store::conformance::cases::erased_payloads_are_gone_and_what_comes_later_is_not(&mut fresh());
+    }
+}

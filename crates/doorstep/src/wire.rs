@@ -51,6 +51,7 @@ pub(crate) struct Running {
 pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAddr) -> anyhow::Result<Running> {
     let directory = DataDir::take(&config.data_dir)?;
     let keys = master_key::keyring(config.master_key.as_ref().map(|key| &key.0), &directory)?;
+    let keys = keys.sealing_payloads(config.encrypt_payloads);
     let store: Arc<dyn Store> = Arc::new(directory.open(keys, &SqliteLimits::default())?);
     let clock = Clock::start();
     let no_chance = "the machine gives no random numbers";

@@ -46,14 +46,15 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 const SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
-const TENANT: TenantId = TenantId(1);
+pub(crate) const TENANT: TenantId = TenantId(1);
 
 pub(crate) fn verifying_key() -> VerifyingKey {
     SECRET.parse().unwrap()
 }
 
 pub(crate) fn open_store(directory: &Path) -> SqliteStore {
-    let keys = Keyring::new(MasterKey::new(&[7; 32]));
+    // Encrypted, so that what the engine does is tried with both: the store's own tests do without.
+    let keys = Keyring::new(MasterKey::new(&[7; 32])).sealing_payloads(true);
     SqliteStore::open(directory, keys, &SqliteLimits::default()).unwrap()
 }
 
@@ -148,7 +149,7 @@ impl Engine {
 }
 
 /// Leave to do anything.
-fn mandate() -> Mandate {
+pub(crate) fn mandate() -> Mandate {
     Mandate { reach: Reach::All, entry: audit_entry(1, None, Timestamp(0)) }
 }
 

@@ -34,7 +34,7 @@ const WEIGHT_MAX: u32 = 1_000;
 const RATE_MAX: u32 = 1_000_000;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get, change))
+    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get, change)).routes(routes!(erase_payloads))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -198,6 +198,29 @@ async fn change(
     let mandate = caller.mandate(&app, Action::TenantUpdate, Some(id), id, changes);
     let tenant = app.engine.put_tenant(mandate, tenant).await??;
     Ok(axum::Json(TenantView::of(&tenant)))
+}
+
+/// Erase the payloads of all its events so far
+///
+/// Only of those that were taken in while payloads were encrypted (`encrypt_payloads`): their key is forgotten, at once and for ever.
+/// What of them is still to be delivered ends as abandoned when its turn comes.
+#[utoipa::path(delete, path = "/v1/tenants/{id}/payloads", tag = "tenants", params(("id" = String, Path)),
+    responses((status = 204), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+async fn erase_payloads(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Id(id): Id<TenantId>,
+) -> Result<StatusCode, Problem> {
+    known(&app, &caller, id)?;
+    let nothing = (&Value::Null, &Value::Null);
+    let mandate = caller.mandate(&app, Action::TenantErasePayloads, Some(id), id, nothing);
+    match app.engine.erase_payloads(mandate, id).await? {
+        Ok(()) => Ok(StatusCode::NO_CONTENT),
+        Err(_) => Err(Problem::conflict(
+            "nothing_encrypted",
+            "none of its payloads is encrypted, or all were erased before: see `encrypt_payloads` in the configuration",
+        )),
+    }
 }
 
 /// What the audit log tells of it.

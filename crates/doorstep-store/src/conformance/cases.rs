@@ -84,6 +84,37 @@ pub fn the_same_event_again_makes_nothing(subject: &mut dyn Subject) {
     assert_eq!(due(subject), [1]);
 }
 
+/// Of stores that encrypt payloads.
+pub fn erased_payloads_are_gone_and_what_comes_later_is_not(subject: &mut dyn Subject) {
+    let other = Event { tenant_id: TenantId(8), ..event("event-1", None, NOW) };
+    let others = Write::Accept(Box::new(NewEvent { event: other.clone(), deliveries: vec![] }));
+    set_up(subject, &[accept(1, None), others]);
+    let erase = || Write::ErasePayloads { tenant_id: TENANT };
+    assert_eq!(one(subject, erase()), Written::Saved);
+    assert_eq!(one(subject, erase()), Written::Refused(Refusal::NotFound), "there is nothing left to erase");
+    one(subject, accept(2, None));
+    for _ in 0..2 {
+        let found = ask(subject.store().events(vec![1, 2, 3]));
+        assert!(found[0].is_none(), "{found:?}");
+        assert_eq!(found[1].as_deref(), Some(&other), "another tenant's are its own");
+        assert_eq!(found[2].as_deref(), Some(&event("event-2", None, NOW)));
+        let id = event("event-1", None, NOW).id;
+        assert_eq!(ask(subject.store().event(Reach::All, Some(TENANT), id.clone())), []);
+        assert_eq!(ask(subject.store().event(Reach::All, None, id)).len(), 1);
+        let listed =
+            ask(subject.store().event_list(Reach::All, EventFilter::default(), Page { before_seq: None, limit: 9 }));
+        let sizes: Vec<u64> = listed.iter().map(|line| line.payload_bytes).collect();
+        assert_eq!(sizes, [event("event-2", None, NOW).payload.len() as u64; 3], "it is listed still");
+        subject.restart();
+    }
+    let mut again = event("event-1", None, NOW);
+    again.payload = "other".into();
+    let again =
+        one(subject, Write::Accept(Box::new(NewEvent { event: again, deliveries: vec![new_delivery(9, DST)] })));
+    assert_eq!(again, Written::Accepted { deliveries: 1, duplicate: true, available: vec![] });
+    assert_eq!(due(subject), [1, 2], "its deliveries are where they were");
+}
+
 pub fn another_body_under_the_same_name_is_refused(subject: &mut dyn Subject) {
     set_up(subject, &[accept(1, None)]);
     let mut differs = event("event-1", None, NOW);

@@ -44,7 +44,8 @@ impl Memory {
     }
 
     pub(super) fn events(&self, seqs: &[u64]) -> Vec<Option<Arc<Event>>> {
-        seqs.iter().map(|seq| self.events.get(seq).map(|accepted| Arc::clone(&accepted.event))).collect()
+        let readable = |seq| self.events.get(seq).filter(|accepted| !accepted.erased);
+        seqs.iter().map(|seq| readable(seq).map(|accepted| Arc::clone(&accepted.event))).collect()
     }
 
     pub(super) fn event(
@@ -59,9 +60,9 @@ impl Memory {
         let named = self.event_seqs.iter().filter(|((of, name), _)| wanted(*of, name)).take(NAMESAKES_MAX);
         let read = |seq: &u64| {
             let accepted = &self.events[seq];
-            (accepted.summary(*seq), Arc::clone(&accepted.event))
+            (!accepted.erased).then(|| (accepted.summary(*seq), Arc::clone(&accepted.event)))
         };
-        named.map(|(_, seq)| read(seq)).collect()
+        named.filter_map(|(_, seq)| read(seq)).collect()
     }
 
     pub(super) fn event_list(&self, reach: Reach, filter: EventFilter, page: Page) -> Vec<EventSummary> {

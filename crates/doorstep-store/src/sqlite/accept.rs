@@ -8,28 +8,34 @@ use doorstep_core::id::{DestinationId, EventId, TenantId};
 use doorstep_core::retry::Progress;
 use doorstep_core::store::{EventSummary, NAMESAKES_MAX, Refusal, Written};
 use doorstep_core::time::{Millis, Timestamp};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, params};
 
 use super::batch::Batch;
 use super::fault::Fault;
 use super::key::Standing;
+use super::payload::Opener;
 use super::row::{self, event_columns};
+use crate::seal::Keyring;
 
 pub(super) const INSERT_EVENT: &str = "
     insert into events (seq, tenant_id, id, event_type, accepted_at, n_deliveries, n_kept, content_type, ordering_key,
-        produced_at, schema_version, headers, ttl, traceparent, payload)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+        produced_at, schema_version, headers, ttl, traceparent, payload_key, payload)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
     on conflict (id, tenant_id) do nothing";
 
-pub(super) const EVENT_BY_SEQ: &str = concat!("select ", event_columns!(), " from events e where e.seq = ?1");
+pub(super) const EVENT_BY_SEQ: &str =
+    concat!("select ", event_columns!(), ", e.payload_key from events e where e.seq = ?1");
 
-pub(super) const EVENT_BY_ID: &str =
-    concat!("select ", event_columns!(), ", e.n_deliveries, e.seq from events e where e.id = ?1 and e.tenant_id = ?2");
+pub(super) const EVENT_BY_ID: &str = concat!(
+    "select ",
+    event_columns!(),
+    ", e.n_deliveries, e.seq, e.payload_key from events e where e.id = ?1 and e.tenant_id = ?2"
+);
 
 pub(super) const EVENTS_BY_ID: &str = concat!(
     "select ",
     event_columns!(),
-    ", e.n_deliveries, e.seq from events e where e.id = ?1 order by e.tenant_id limit ?2"
+    ", e.n_deliveries, e.seq, e.payload_key from events e where e.id = ?1 order by e.tenant_id limit ?2"
 );
 
 pub(super) const INSERT_DELIVERY: &str = "
@@ -64,6 +70,7 @@ impl Batch<'_> {
     /// Whether it is a new one.
     fn insert_event(&mut self, event: &Event, n_deliveries: usize) -> Result<bool, Fault> {
         let seq = self.counters.event_seq + 1;
+        let kept = self.payload_of(event)?;
         let inserted = self.execute(
             INSERT_EVENT,
             params![
@@ -80,7 +87,8 @@ impl Batch<'_> {
                 row::headers(&event.headers)?,
                 event.ttl.map(|ttl| ttl.0.cast_signed()),
                 event.trace.map(|trace| trace.to_string()),
-                event.payload.as_ref(),
+                kept.key,
+                kept.payload,
             ],
         )?;
         if inserted > 0 {
@@ -90,12 +98,14 @@ impl Batch<'_> {
     }
 
     fn repeated(&self, event: &Event) -> Result<Written, Fault> {
+        let mut opener = Opener::new(self.sql, self.keys);
         let mut before = self.statement(EVENT_BY_ID)?;
-        let (before, deliveries) = before
-            .query_row(params![event.id.as_str(), event.tenant_id.0.to_be_bytes()], |row| {
-                Ok((row::event(row)?, row.get::<_, u32>(12)?))
-            })?;
-        Ok(if before.says_the_same_as(event) {
+        let mut rows = before.query(params![event.id.as_str(), event.tenant_id.0.to_be_bytes()])?;
+        let Some(row) = rows.next()? else { return Err(Fault::Missing { what: "an event that is there" }) };
+        let deliveries: u32 = row.get(12)?;
+        // With an erased payload there is nothing to compare: it was accepted once, and that is enough.
+        let says_the_same = opener.event(row)?.is_none_or(|before| before.says_the_same_as(event));
+        Ok(if says_the_same {
             Written::Accepted { deliveries: deliveries as usize, duplicate: true, available: Vec::new() }
         } else {
             Written::Refused(Refusal::EventDiffers)
@@ -174,34 +184,35 @@ impl Batch<'_> {
     }
 }
 
-pub(super) fn events(sql: &Connection, seqs: &[u64]) -> Result<Vec<Option<Arc<Event>>>, Fault> {
+pub(super) fn events(sql: &Connection, keys: &Keyring, seqs: &[u64]) -> Result<Vec<Option<Arc<Event>>>, Fault> {
+    let mut opener = Opener::new(sql, keys);
     let mut by_seq = sql.prepare_cached(EVENT_BY_SEQ)?;
     let mut found = Vec::with_capacity(seqs.len());
     for seq in seqs {
-        found.push(by_seq.query_row([row::number(*seq)], row::event).optional()?.map(Arc::new));
+        let mut rows = by_seq.query([row::number(*seq)])?;
+        let event = rows.next()?.map_or(Ok(None), |row| opener.event(row))?;
+        found.push(event.map(Arc::new));
     }
     Ok(found)
 }
 
 pub(super) fn event(
     sql: &Connection,
+    keys: &Keyring,
     tenant_id: Option<TenantId>,
     id: &EventId,
 ) -> Result<Vec<(EventSummary, Arc<Event>)>, Fault> {
-    let read = |row: &Row<'_>| {
-        let (event, deliveries) = (row::event(row)?, row.get::<_, i64>(12)?.cast_unsigned());
-        let seq = row.get::<_, i64>(13)?.cast_unsigned();
-        Ok((EventSummary::of(seq, &event, deliveries), Arc::new(event)))
+    let mut opener = Opener::new(sql, keys);
+    let mut named = sql.prepare_cached(if tenant_id.is_some() { EVENT_BY_ID } else { EVENTS_BY_ID })?;
+    let mut rows = match tenant_id {
+        Some(tenant_id) => named.query(params![id.as_str(), tenant_id.0.to_be_bytes()])?,
+        None => named.query(params![id.as_str(), row::number(NAMESAKES_MAX)])?,
     };
-    let found = match tenant_id {
-        Some(tenant_id) => sql
-            .prepare_cached(EVENT_BY_ID)?
-            .query_map(params![id.as_str(), tenant_id.0.to_be_bytes()], read)?
-            .collect::<Result<_, _>>()?,
-        None => sql
-            .prepare_cached(EVENTS_BY_ID)?
-            .query_map(params![id.as_str(), row::number(NAMESAKES_MAX)], read)?
-            .collect::<Result<_, _>>()?,
-    };
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let Some(event) = opener.event(row)? else { continue };
+        let (deliveries, seq) = (row.get::<_, i64>(12)?.cast_unsigned(), row.get::<_, i64>(13)?.cast_unsigned());
+        found.push((EventSummary::of(seq, &event, deliveries), Arc::new(event)));
+    }
     Ok(found)
 }

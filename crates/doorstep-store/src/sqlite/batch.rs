@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use doorstep_core::id::DestinationId;
+use doorstep_core::id::{DestinationId, TenantId};
 use doorstep_core::store::{Ages, Purged, StoreError, Tally, Write, Written};
 use doorstep_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, Params, Transaction, TransactionBehavior, params};
@@ -12,6 +12,7 @@ use super::fault::{Fault, told};
 use super::stretch::Stretches;
 use crate::minute::minute_of;
 use crate::seal::Keyring;
+use crate::seal::payload::TenantKey;
 
 /// The one that writes.
 #[derive(Debug)]
@@ -21,6 +22,7 @@ pub(super) struct Writer {
     counters: Counters,
     stretches: Stretches,
     event_stretches: Stretches,
+    tenant_keys: HashMap<TenantId, Arc<TenantKey>>,
 }
 
 /// The last numbers given out. Kept, so that none is ever given out twice.
@@ -37,11 +39,25 @@ impl Writer {
         let counters = connection.query_row(sql, [], |row| {
             Ok(Counters { event_seq: row.get(0)?, seq: row.get(1)?, attempt: row.get(2)? })
         })?;
-        Ok(Self { connection, keys, counters, stretches: Stretches::default(), event_stretches: Stretches::default() })
+        Ok(Self {
+            connection,
+            keys,
+            counters,
+            stretches: Stretches::default(),
+            event_stretches: Stretches::default(),
+            tenant_keys: HashMap::new(),
+        })
     }
 
     pub(super) fn write(&mut self, writes: Vec<Write>, now: Timestamp) -> Result<Vec<Written>, StoreError> {
-        self.transact(|batch| writes.into_iter().map(|write| batch.write(write, now)).collect())
+        let erases = writes.iter().any(|write| matches!(write, Write::ErasePayloads { .. }));
+        let written = self.transact(|batch| writes.into_iter().map(|write| batch.write(write, now)).collect())?;
+        if erases {
+            // The log may still hold the key. A reader in the way puts it off until the log is used again.
+            let emptied = self.connection.pragma_update(None, "wal_checkpoint", "truncate");
+            emptied.map_err(|error| told(error.into()))?;
+        }
+        Ok(written)
     }
 
     pub(super) fn purge(&mut self, ages: Ages, limit: usize) -> Result<Purged, StoreError> {
@@ -54,6 +70,7 @@ impl Writer {
             // What was noted may have been rolled back.
             self.stretches.forget();
             self.event_stretches.forget();
+            self.tenant_keys.clear();
             told(fault)
         })
     }
@@ -70,6 +87,7 @@ impl Writer {
             counters: self.counters,
             stretches: &mut self.stretches,
             event_stretches: &mut self.event_stretches,
+            tenant_keys: &mut self.tenant_keys,
             destinations: HashMap::new(),
             queued: BTreeMap::new(),
             minutes: BTreeMap::new(),
@@ -88,6 +106,7 @@ pub(super) struct Batch<'a> {
     pub(super) counters: Counters,
     pub(super) stretches: &'a mut Stretches,
     pub(super) event_stretches: &'a mut Stretches,
+    pub(super) tenant_keys: &'a mut HashMap<TenantId, Arc<TenantKey>>,
     /// Which of those that were asked for are there.
     pub(super) destinations: HashMap<DestinationId, bool>,
     /// By how much their backlogs have grown.
@@ -103,6 +122,7 @@ impl Batch<'_> {
             Write::SaveGate { destination_id, state } => self.save_gate(destination_id, &state),
             Write::Revive { delivery_id, give_up_at } => self.revive(delivery_id, give_up_at, now),
             Write::Abandon { delivery_id, note } => self.abandon(delivery_id, &note, now),
+            Write::ErasePayloads { tenant_id } => self.erase_payloads(tenant_id),
             Write::PutTenant(tenant) => self.put_tenant(&tenant),
             Write::PutDestination(destination) => self.put_destination(&destination),
             Write::RemoveDestination { destination_id } => self.remove_destination(destination_id),

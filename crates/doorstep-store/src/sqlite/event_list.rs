@@ -11,10 +11,11 @@ use rusqlite::{Connection, Row, params, params_from_iter};
 use super::fault::Fault;
 use super::row;
 use super::stretch::{self, STRETCH};
+use crate::seal::payload::PAYLOAD_GROWS_BY;
 
 /// The payload's length stands at the beginning of its row: no payload is read for it.
 const SELECT: &str = "select e.seq, e.id, e.tenant_id, e.event_type, e.content_type, length(e.payload), e.ordering_key, \
-                      e.produced_at, e.schema_version, e.accepted_at, e.n_deliveries from events e";
+                      e.produced_at, e.schema_version, e.accepted_at, e.n_deliveries, e.payload_key is not null from events e";
 
 pub(super) fn event_list(sql: &Connection, filter: &EventFilter, page: Page) -> Result<Vec<EventSummary>, Fault> {
     let before = page.before_seq.map_or(i64::MAX, row::number);
@@ -60,7 +61,7 @@ fn summary(row: &Row<'_>) -> rusqlite::Result<EventSummary> {
         tenant_id: TenantId(row::id(row, 2)?),
         event_type: row::parsed(row, 3)?,
         content_type: row.get(4)?,
-        payload_bytes: row.get::<_, i64>(5)?.cast_unsigned(),
+        payload_bytes: row.get::<_, i64>(5)?.cast_unsigned() - if row.get(11)? { PAYLOAD_GROWS_BY as u64 } else { 0 },
         ordering_key: row.get(6)?,
         produced_at: row.get::<_, Option<i64>>(7)?.map(Timestamp),
         schema_version: row.get(8)?,

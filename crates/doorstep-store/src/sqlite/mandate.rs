@@ -42,6 +42,7 @@ impl Batch<'_> {
         Ok(match change {
             Write::Revive { delivery_id, .. } | Write::Abandon { delivery_id, .. } => covers(self.owner(*delivery_id)?),
             Write::PutTenant(tenant) => reach.covers(tenant.id),
+            Write::ErasePayloads { tenant_id } => reach.covers(*tenant_id),
             Write::PutDestination(destination) => {
                 reach.covers(destination.tenant_id) && covers(tenant_of(self.sql, destination.id)?)
             }

@@ -20,7 +20,7 @@ fn seeded(n: u32) -> Connection {
         create temp table n as with recursive n(n) as (select 1 union all select n + 1 from n where n < $rows) select n from n;
         insert into destinations select randomblob(16), randomblob(16), 1, x'7b7d', x'7b7d', 0, 0 from n where n <= 1000;
         create temp table dst as select row_number() over () as n, id from destinations;
-        insert into events select n, x'00', 'e' || n, 'a.b', n, 1, 1, 'text/plain', null, null, null, null, null, null, x'00' from n;
+        insert into events select n, x'00', 'e' || n, 'a.b', n, 1, 1, 'text/plain', null, null, null, null, null, null, null, x'00' from n;
         insert into delivery_seqs select randomblob(16), n from n;
         insert into deliveries
             select n.n, randomblob(16), n.n, dst.id, n.n % 2, n.n % 10 = 0, n.n, 0, 0, 0, 0, n.n + 1000,
@@ -194,7 +194,7 @@ fn the_age_of_a_large_backlog_is_found_at_the_front() {
         begin;
         create temp table n as with recursive n(n) as (select 1 union all select n + 1 from n where n < $rows) select n from n;
         insert into backlogs values (x'00000000000000000000000000000001', $rows);
-        insert into events select n, x'00', 'e' || n, 'a.b', n, 1, 1, 'text/plain', null, null, null, null, null, null, x'00' from n;
+        insert into events select n, x'00', 'e' || n, 'a.b', n, 1, 1, 'text/plain', null, null, null, null, null, null, null, x'00' from n;
         insert into deliveries
             select n, randomblob(16), n, iif(n <= $others, x'09', x'00000000000000000000000000000001'), n % 2, 0, -n, 0, 0, 0, 0, n,
                 null, null, null, null

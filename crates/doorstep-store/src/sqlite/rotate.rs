@@ -4,12 +4,12 @@
 use std::ops::ControlFlow;
 
 use doorstep_core::id::{DestinationId, TenantId};
-use rusqlite::{Connection, TransactionBehavior, params};
+use rusqlite::{Connection, Row, TransactionBehavior, params};
 
 use super::fault::Fault;
 use super::open::{DataDir, OpenError, SqliteLimits};
 use super::row;
-use crate::seal::{Keyring, Place};
+use crate::seal::{KeyId, Keyring, Place};
 
 /// Records that one transaction takes over, unless told otherwise.
 pub const ROTATE_AT_ONCE: usize = 500;
@@ -37,17 +37,17 @@ impl DataDir {
         let mut run = || -> Result<Rotated, Fault> {
             // What the old key opens does not stay behind in unused pages.
             sql.pragma_update(None, "secure_delete", true)?;
-            let mut after: Option<DestinationId> = None;
             let mut moved = 0;
-            loop {
-                let step = step(&mut sql, keys, after, at_once)?;
-                moved += step.moved;
-                if step.seen == 0 {
-                    break;
-                }
-                after = step.last;
-                if told(step.seen).is_break() {
-                    return Ok(Rotated { moved, finished: false });
+            for records in &EVERYTHING_SEALED {
+                let mut after = Vec::new();
+                loop {
+                    let step = step(&mut sql, keys, records, &after, at_once)?;
+                    moved += step.moved;
+                    let Some(last) = step.last else { break };
+                    after = last;
+                    if told(step.seen).is_break() {
+                        return Ok(Rotated { moved, finished: false });
+                    }
                 }
             }
             sql.execute("delete from master_keys where id <> ?1", [keys.current().bytes()])?;
@@ -58,37 +58,54 @@ impl DataDir {
     }
 }
 
+/// A kind of sealed record, in the order of its primary key.
+struct Records {
+    what: &'static str,
+    /// The primary key, what else the place is made of, and the record.
+    select: &'static str,
+    update: &'static str,
+    place: fn(&Row<'_>) -> rusqlite::Result<Place>,
+}
+
+const EVERYTHING_SEALED: [Records; 2] = [
+    Records {
+        what: "a destination's secrets",
+        select: "select id, tenant_id, secrets from destinations where id > ?1 order by id limit ?2",
+        update: "update destinations set secrets = ?2 where id = ?1",
+        place: |row| Ok(Place::Destination(TenantId(row::id(row, 1)?), DestinationId(row::id(row, 0)?))),
+    },
+    Records {
+        what: "a tenant's key",
+        select: "select tenant_id, id, sealed from tenant_keys where tenant_id > ?1 order by tenant_id limit ?2",
+        update: "update tenant_keys set sealed = ?2 where tenant_id = ?1",
+        place: |row| Ok(Place::TenantKey(TenantId(row::id(row, 0)?), KeyId::from_bytes(row.get(1)?))),
+    },
+];
+
 struct Step {
     seen: usize,
     moved: usize,
-    last: Option<DestinationId>,
+    last: Option<Vec<u8>>,
 }
 
-/// One transaction: the destinations that come next.
-fn step(sql: &mut Connection, keys: &Keyring, after: Option<DestinationId>, at_once: usize) -> Result<Step, Fault> {
+/// One transaction: the records that come next.
+fn step(sql: &mut Connection, keys: &Keyring, records: &Records, after: &[u8], at_once: usize) -> Result<Step, Fault> {
     let transaction = sql.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut done = Step { seen: 0, moved: 0, last: None };
-    {
-        let mut behind = transaction
-            .prepare_cached("select id, tenant_id, secrets from destinations where id > ?1 order by id limit ?2")?;
-        let mut update = transaction.prepare_cached("update destinations set secrets = ?2 where id = ?1")?;
-        let from = after.map_or(Vec::new(), |id| id.0.to_be_bytes().to_vec());
-        let found: Vec<(DestinationId, TenantId, Vec<u8>)> = behind
-            .query_map(params![from, row::number(at_once.max(1))], |row| {
-                Ok((DestinationId(row::id(row, 0)?), TenantId(row::id(row, 1)?), row.get(2)?))
-            })?
-            .collect::<Result<_, _>>()?;
-        for (id, tenant_id, sealed) in found {
-            let moved = keys
-                .rewrap(Place::Destination(tenant_id, id), &sealed)
-                .map_err(|error| Fault::unreadable("a destination's secrets")(error.into()))?;
-            if let Some(moved) = moved {
-                update.execute(params![id.0.to_be_bytes(), moved])?;
-                done.moved += 1;
-            }
-            done.seen += 1;
-            done.last = Some(id);
+    let found: Vec<(Vec<u8>, Place, Vec<u8>)> = transaction
+        .prepare_cached(records.select)?
+        .query_map(params![after, row::number(at_once.max(1))], |row| {
+            Ok((row.get(0)?, (records.place)(row)?, row.get(2)?))
+        })?
+        .collect::<Result<_, _>>()?;
+    for (key, place, sealed) in found {
+        let moved = keys.rewrap(place, &sealed).map_err(|error| Fault::unreadable(records.what)(error.into()))?;
+        if let Some(moved) = moved {
+            transaction.prepare_cached(records.update)?.execute(params![key, moved])?;
+            done.moved += 1;
         }
+        done.seen += 1;
+        done.last = Some(key);
     }
     transaction.commit()?;
     Ok(done)

@@ -13,7 +13,7 @@ use doorstep_core::store::{DeliveryFilter, DueQuery, Page, Store, StoreError, Wr
 use rusqlite::Connection;
 
 use super::{DataDir, OpenError, Rotated, SqliteLimits, SqliteStore};
-use crate::conformance::samples::{DST, NOW, accept, event, new_delivery, put, settle};
+use crate::conformance::samples::{DST, NOW, TENANT, accept, event, new_delivery, put, settle};
 use crate::conformance::{ask, wait};
 use crate::seal::{KEY_LEN, Keyring, MasterKey};
 
@@ -369,4 +369,71 @@ fn the_master_key_is_not_changed_by_somebody_who_does_not_have_it() {
     let refused = taken.rotate(&stranger, 4, |_| ControlFlow::Continue(())).unwrap_err();
     assert!(matches!(refused, OpenError::OtherKey { .. }), "{refused:?}");
     assert_eq!(taken.master_keys().unwrap(), [keys(1).current()]);
+}
+
+fn on_disk(directory: &Path) -> Vec<u8> {
+    directory.read_dir().unwrap().flat_map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect()
+}
+
+fn holds(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+#[test]
+fn payloads_are_sealed_if_asked_for_and_no_trace_of_an_erased_key_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let open =
+        |seals, n| SqliteStore::open(directory.path(), keys(n).sealing_payloads(seals), &SqliteLimits::default());
+    let store = open(false, 1).unwrap();
+    ask(store.write(vec![put(DST), accept(1, None)], NOW));
+    drop(store);
+    let store = open(true, 1).unwrap();
+    one(&store, accept(2, None)).unwrap();
+    let of = |n: u128| event(&format!("event-{n}"), None, NOW).payload;
+    let bytes = on_disk(directory.path());
+    assert!(holds(&bytes, &of(1)) && !holds(&bytes, &of(2)));
+    drop(store);
+
+    // Whether it is on or off, and after a change of the master key, all can be read.
+    let both = keys(2).and_opens(MasterKey::new(&[1; KEY_LEN]));
+    let taken = DataDir::take(directory.path()).unwrap();
+    let rotated = taken.rotate(&both, 4, |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(rotated, Rotated { moved: 2, finished: true }, "a destination and a tenant's key");
+    drop(taken);
+    let store = open(false, 2).unwrap();
+    for (event, n) in ask(store.events(vec![1, 2])).iter().zip(1..) {
+        assert_eq!(event.as_ref().unwrap().payload, of(n));
+    }
+
+    let sealed: Vec<u8> =
+        database(directory.path()).query_row("select sealed from tenant_keys", [], |row| row.get(0)).unwrap();
+    assert!(holds(&on_disk(directory.path()), &sealed));
+    assert_eq!(one(&store, Write::ErasePayloads { tenant_id: TENANT }).unwrap(), Written::Saved);
+    assert!(!holds(&on_disk(directory.path()), &sealed), "neither in unused pages nor in the log");
+    let left = ask(store.events(vec![1, 2]));
+    assert!(left[0].is_some() && left[1].is_none(), "what was not encrypted stays");
+}
+
+#[test]
+fn a_payload_that_was_moved_to_another_event_does_not_open() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(directory.path(), keys(1).sealing_payloads(true), &SqliteLimits::default()).unwrap();
+    ask(store.write(vec![put(DST), accept(1, None), accept(2, None)], NOW));
+    let moved = "update events set payload = (select payload from events where seq = 1) where seq = 2";
+    database(directory.path()).execute(moved, []).unwrap();
+    assert!(matches!(wait(store.events(vec![2])), Err(StoreError::Corrupt(_))));
+    assert!(ask(store.events(vec![1]))[0].is_some());
+}
+
+/// A key that was made in a batch that failed is not on disk: nothing may be sealed with it afterwards.
+#[test]
+fn a_tenants_key_goes_with_the_batch_that_made_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(directory.path(), keys(1).sealing_payloads(true), &SqliteLimits::default()).unwrap();
+    one(&store, put(DST)).unwrap();
+    meddle(&store, |sql| sql.execute_batch("alter table counters rename to away").unwrap());
+    assert!(one(&store, accept(1, None)).is_err());
+    meddle(&store, |sql| sql.execute_batch("alter table away rename to counters").unwrap());
+    one(&store, accept(1, None)).unwrap();
+    assert!(ask(store.events(vec![1]))[0].is_some());
 }

@@ -86,6 +86,8 @@ settings! {
     admin_key: Option<Secret<String>> = "", Secret, value::admin_key;
     /// Key that encrypts stored secrets: 32 bytes in base64. Without it one is made in the data directory.
     master_key: Option<Secret<KeyBytes>> = "", Secret, value::master_key;
+    /// Whether payloads are encrypted too, each with a key of its tenant: true or false. Those that are there stay as they are.
+    encrypt_payloads: bool = "false", Switch, value::switch;
     /// Ranges that may be delivered to although they are not public, also over http://, such as 127.0.0.0/8.
     allow_targets: AddressRules = "", List, value::address_rules;
     /// How log lines look: pretty, json, or auto: pretty on a terminal.

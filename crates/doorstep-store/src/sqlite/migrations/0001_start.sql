@@ -42,7 +42,14 @@ create table gates (
     state          blob not null
 ) strict, without rowid;
 
--- The payload comes last: whoever wants the rest does not read it.
+-- What payloads are encrypted with, if they are. Without its row, whatever needs the key is gone for ever.
+create table tenant_keys (
+    tenant_id blob primary key,
+    id        blob not null,
+    sealed    blob not null
+) strict, without rowid;
+
+-- The payload comes last: whoever wants the rest does not read it. `payload_key` is the tenant's key that it needs, if any.
 create table events (
     seq            integer primary key,
     tenant_id      blob not null,
@@ -58,6 +65,7 @@ create table events (
     headers        blob,
     ttl            integer,
     traceparent    text,
+    payload_key    blob,
     payload        blob not null
 ) strict;
 create unique index events_by_id on events (id, tenant_id);
