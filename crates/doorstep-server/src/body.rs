@@ -1,6 +1,6 @@
 //! Reading a request's body: bounded in size and time, and with the place of whatever is wrong in it.
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
 use http::HeaderMap;
@@ -86,6 +86,10 @@ pub(crate) async fn read(body: Body, max: usize, within: Duration) -> Result<Byt
 /// The whole body, unless it is longer than `max`. What is too long is still read: a connection that is closed before
 /// is reset, and the client would never see why.
 async fn collect(mut body: Body, max: usize) -> Result<Option<Bytes>, axum::Error> {
+    // Who announces more than that is told at once: nothing of it is asked for (`Expect: 100-continue`), or read.
+    if body.size_hint().lower() > (max + DISCARDED_BYTES_MAX) as u64 {
+        return Ok(None);
+    }
     let (mut frames, mut length) = (Vec::new(), 0);
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else { continue };
