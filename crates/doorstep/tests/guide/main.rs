@@ -9,3 +9,4 @@ mod support;
 mod receiver;
 
 mod receiving;
+mod limits;

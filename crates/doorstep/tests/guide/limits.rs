@@ -1,0 +1,287 @@
+//! `docs/reference/limits.md` says what the code does (S8).
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use doorstep_core::time::Millis;
+use doorstep_core::{
+    address, api_key, audit, custom_headers, filter, gate, hints, id, outcome, output, retry, route, scheduler,
+    signature,
+};
+use doorstep_engine::{desk, events, maintain, resolve, sender, writer};
+use doorstep_server::Limits;
+use doorstep_server::connections::ConnectionLimits;
+use doorstep_store::sqlite::SqliteLimits;
+use serde_json::Value;
+
+use crate::support::in_repository;
+
+const PAGE: &str = include_str!("../../../../docs/reference/limits.md");
+
+/// The row about this, in the part of the page with this title.
+#[track_caller]
+fn row(part: &str, what: &str) -> &'static str {
+    let (_, part) = PAGE.split_once(&format!("\n## {part}\n")).unwrap_or_else(|| panic!("there is no part {part}"));
+    let part = part.split("\n## ").next().unwrap();
+    let row = part.lines().find(|line| line.starts_with(&format!("| {what} |")));
+    row.unwrap_or_else(|| panic!("there is no row {what}"))
+}
+
+/// Each of these stands in the row, and not as a part of something longer.
+#[track_caller]
+fn says(part: &str, what: &str, values: &[String]) {
+    let row = row(part, what);
+    let joins = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || ",._".contains(c));
+    for value in values {
+        let stands = row.match_indices(value.as_str()).any(|(at, _)| {
+            let (before, behind) = (&row[..at], &row[at + value.len()..]);
+            // A comma ends a value, unless a digit follows it.
+            let goes_on =
+                behind.strip_prefix(',').map_or(joins(behind.chars().next()), |rest| joins(rest.chars().next()));
+            !joins(before.chars().next_back()) && !goes_on
+        });
+        assert!(stands, "the page does not say {value}: {row}");
+    }
+}
+
+/// With a comma after the thousands.
+fn count(n: impl TryInto<u64>) -> String {
+    let digits = n.try_into().ok().unwrap().to_string();
+    let from_the_end = digits.bytes().rev().map(char::from).collect::<Vec<_>>();
+    let groups: Vec<String> = from_the_end.chunks(3).map(|group| group.iter().collect()).collect();
+    groups.join(",").chars().rev().collect()
+}
+
+fn kib(n: impl TryInto<u64>) -> String {
+    let n = n.try_into().ok().unwrap();
+    assert_eq!(n % 1_024, 0);
+    format!("{} KiB", n / 1_024)
+}
+
+fn mib(n: usize) -> String {
+    assert_eq!(n % (1 << 20), 0);
+    format!("{} MiB", n >> 20)
+}
+
+/// In the largest unit that it is a whole number of.
+fn time(ms: u128) -> String {
+    let day = 86_400_000;
+    match ms {
+        _ if ms.is_multiple_of(day) && ms > day => format!("{} days", ms / day),
+        _ if ms.is_multiple_of(3_600_000) => format!("{} h", ms / 3_600_000),
+        _ if ms.is_multiple_of(60_000) => format!("{} minutes", ms / 60_000),
+        _ if ms.is_multiple_of(1_000) => format!("{} s", ms / 1_000),
+        _ => format!("{ms} ms"),
+    }
+}
+
+fn millis(span: Millis) -> String {
+    time(span.0.into())
+}
+
+fn duration(span: Duration) -> String {
+    time(span.as_millis())
+}
+
+#[test]
+fn the_api_and_its_events_are_bounded_as_the_page_says() {
+    let (api, events) = ("The API", "Events");
+    let (limits, connections) = (Limits::default(), ConnectionLimits::default());
+    says(api, "body of a batch", &[mib(limits.batch_bytes_max)]);
+    says(api, "time for a body to arrive", &[duration(limits.body_within)]);
+    says(api, "watchers of `/v1/stream`", &[count(limits.watchers_max)]);
+    let head = "time for a request's head to arrive, or the next one to begin";
+    says(api, head, &[duration(connections.head_within)]);
+    says(api, "time in which nothing of an answer is taken", &[duration(connections.taken_within)]);
+    says(api, "headers of a request", &[count(connections.headers_max)]);
+    says(api, "bytes of a head, about", &[kib(connections.buffer_max)]);
+    says(api, "connections", &[count(connections.connections_max)]);
+    says(api, "a key that a client shows", &[count(api_key::KEY_BYTES_MAX)]);
+    says(api, "changes noted in one line of the audit log", &[kib(audit::CHANGES_BYTES_MAX)]);
+
+    says(events, "payload", &[kib(limits.payload_max)]);
+    says(events, "ID", &[count(id::EVENT_ID_MAX)]);
+    says(events, "type", &[count(route::EVENT_TYPE_LEN_MAX), count(route::EVENT_TYPE_SEGMENTS_MAX)]);
+    let headers = [
+        count(custom_headers::HEADERS_MAX),
+        count(custom_headers::NAME_BYTES_MAX),
+        count(custom_headers::VALUE_BYTES_MAX),
+        kib(custom_headers::TOTAL_BYTES_MAX),
+    ];
+    says(events, "headers", &headers);
+    says("Destinations", "headers", &headers);
+}
+
+#[test]
+fn destinations_are_bounded_as_the_page_says() {
+    let part = "Destinations";
+    let gate = gate::GateLimits::default();
+    let (breaker, suspension) = (&gate.breaker, &gate.suspension);
+    let standard = retry::RetryPolicy::standard();
+    says(part, "URL", &[count(address::URL_BYTES_MAX)]);
+    says(part, "patterns of event types", &[count(route::PATTERNS_MAX)]);
+    says(part, "bytes of a filter", &[kib(filter::FILTER_BYTES_MAX)]);
+    says(part, "tests in a filter", &[count(filter::FILTER_TESTS_MAX)]);
+    says(part, "`all`, `any`, `not` within each other", &[count(filter::FILTER_NESTING_MAX)]);
+    says(part, "values in a filter's list", &[count(filter::FILTER_LIST_MAX)]);
+    says(part, "levels of a filter's path", &[count(filter::FILTER_PATH_MAX)]);
+    says(part, "requests at once", &[count(gate.concurrency)]);
+    says(part, "time for one request", &[millis(sender::TIMEOUT_MAX)]);
+    says(part, "status overrides", &[count(outcome::STATUS_OVERRIDES_MAX)]);
+    says(part, "secrets that sign", &[count(signature::SECRETS_MAX)]);
+    let pem = [count(sender::CERTIFICATES_MAX), kib(sender::PEM_BYTES_MAX)];
+    says(part, "certificates, and bytes of PEM", &pem);
+    says(part, "waits in a schedule", &[count(retry::DELAYS_MAX)]);
+    says(part, "a wait between attempts", &[millis(retry::DELAY_MIN), millis(retry::DELAY_MAX)]);
+    says(part, "attempts", &[count(standard.max_attempts()), count(retry::ATTEMPTS_MAX)]);
+    says(part, "attempts with ambiguous answers", &[count(retry::AMBIGUOUS_MAX)]);
+    says(part, "time for all attempts", &[millis(standard.window()), millis(retry::WINDOW_MAX)]);
+    says(part, "a wait that a receiver asks for", &[millis(gate.wait_max)]);
+    let failures =
+        [count(breaker.failures_in_row), format!("{} %", breaker.failure_percent), count(breaker.requests_min)];
+    says(part, "failures that trip the breaker", &failures);
+    says(part, "pause of a tripped breaker", &[millis(breaker.cool_down), millis(breaker.cool_down_max)]);
+    says(part, "permanent answers in a row", &[count(suspension.permanent_in_row), count(suspension.gone_in_row)]);
+    says(part, "life of a link to a payload", &[millis(output::link::FETCHABLE_FOR)]);
+}
+
+#[test]
+fn the_engine_the_sender_and_the_store_are_bounded_as_the_page_says() {
+    let (engine, sending, store) = ("The engine", "The sender", "The store");
+    let scheduler = scheduler::SchedulerLimits::default();
+    let writer = writer::WriterLimits::default();
+    says(engine, "requests at once, over all destinations", &[count(scheduler.in_flight_max)]);
+    says(engine, "deliveries of a destination in memory", &[count(scheduler.window_max)]);
+    says(engine, "reads of the store for deliveries at once", &[count(scheduler.refills_max)]);
+    let reserved = "share of the requests that is kept for first attempts, and for retries";
+    says(engine, reserved, &[format!("{} %", scheduler.reserved_percent)]);
+    says(engine, "writes that wait", &[count(writer.jobs_max)]);
+    says(engine, "bytes of writes that wait", &[mib(writer.bytes_max)]);
+    says(engine, "writes in one transaction", &[count(writer::BATCH_MAX)]);
+    says(engine, "payloads kept in memory for deliveries to come", &[mib(events::CACHED_BYTES_MAX)]);
+    says(engine, "tests of destinations at once", &[count(desk::TRIALS_MAX)]);
+
+    let (deadlines, pool) = (sender::Deadlines::default(), sender::PoolLimits::default());
+    assert!(deadlines.dns == deadlines.connect && deadlines.connect == deadlines.tls, "the page has one row for them");
+    says(sending, "DNS, connecting, TLS handshake", &[duration(deadlines.dns)]);
+    says(sending, "the answer's body, from the end of its headers", &[duration(deadlines.body)]);
+    says(sending, "one request in all", &[millis(sender::TIMEOUT_MAX)]);
+    says(sending, "body of an answer", &[kib(sender::BODY_BYTES_MAX)]);
+    says(sending, "headers of an answer", &[count(hints::HEADERS_MAX)]);
+    let heads = [kib(sender::HEAD_BYTES_MAX), kib(sender::HEAD_BYTES_MAX_HTTP2)];
+    says(sending, "bytes of an answer's head", &heads);
+    says(sending, "bytes of interim answers (1xx)", &[kib(sender::INTERIM_BYTES_MAX)]);
+    let per_request = kib(sender::BYTES_PER_REQUEST_MAX_HTTP2);
+    says(sending, "bytes that an HTTP/2 receiver sends per request", &[per_request]);
+    says(sending, "value of a header that is read as a hint", &[count(hints::VALUE_BYTES_MAX)]);
+    says(sending, "connections that wait, per host", &[count(pool.idle_per_host_max)]);
+    says(sending, "connections that wait, in all", &[count(pool.idle_max)]);
+    says(sending, "time for which a connection waits", &[duration(pool.idle_timeout)]);
+    says(sending, "life of a connection", &[duration(pool.lifetime)]);
+    says(sending, "requests on one HTTP/2 connection", &[count(pool.streams_max)]);
+    let dns = resolve::DnsSettings::default();
+    let believed = [duration(dns.positive_ttl_max), duration(dns.negative_ttl_max)];
+    says(sending, "time for which an address is believed", &believed);
+    says(sending, "allowed ranges (`allow_targets`)", &[count(address::ALLOWED_RANGES_MAX)]);
+
+    let limits = SqliteLimits::default();
+    says(store, "batches that wait to be written", &[count(limits.writes_queued_max)]);
+    says(store, "reads that wait", &[count(limits.reads_queued_max)]);
+    says(store, "threads that read for the engine, and for people", &[count(limits.readers)]);
+    says(store, "a search by a person", &[duration(limits.search_max)]);
+    says(store, "rows removed in one step of a purge, of each kind", &[count(maintain::STEP_MAX)]);
+    let pages = [mib((limits.writer_cache_kib * 1_024) as usize), mib((limits.reader_cache_kib * 1_024) as usize)];
+    says(store, "memory for pages", &pages);
+    says("`doorstep listen`", "signatures in a header", &[count(signature::TOKENS_MAX)]);
+    says("`doorstep listen`", "age of a signature", &[millis(signature::TOLERANCE_DEFAULT)]);
+}
+
+/// What other crates cannot see is looked up in the source: whoever changes one of these lines finds the page by this.
+#[test]
+fn what_is_private_is_bounded_as_the_page_says() {
+    let server = [
+        ("body.rs", "BODY_BYTES_MAX: usize = 256 * 1024;", "body of a request, other than events", "256 KiB"),
+        ("body.rs", "DISCARDED_BYTES_MAX: usize = 16 * 1024 * 1024;", "body of a request, other than events", "16 MiB"),
+        ("api/events.rs", "BATCH_MAX: usize = 1_000;", "events in a batch", "1,000"),
+        ("ask.rs", "QUERY_BYTES_MAX: usize = 4_096;", "query string", "4,096"),
+        ("page.rs", "CURSOR_BYTES_MAX: usize = 128;", "cursor", "128"),
+        ("page.rs", "LIMIT_DEFAULT: usize = 50;", "lines of a page", "50"),
+        ("page.rs", "LIMIT_MAX: usize = 200;", "lines of a page", "200"),
+        ("problem.rs", "ERRORS_MAX: usize = 20;", "faults told in one answer", "20"),
+        ("api/tenants.rs", "NAME_CHARS_MAX: usize = 200;", "name of a tenant, destination or key", "200"),
+        ("api/tenants.rs", "EMAIL_BYTES_MAX: usize = 254;", "contact address", "254"),
+        ("api/tenants.rs", "WEIGHT_MAX: u32 = 1_000;", "weight of a tenant", "1,000"),
+        ("api/deliveries.rs", "NOTE_CHARS_MAX: usize = 1_000;", "note of a decision", "1,000"),
+        ("auth/ring.rs", "KEYS_MAX: usize = 10_000;", "API keys in use", "10,000"),
+        ("auth/ring.rs", "SESSIONS_MAX: usize = 100_000;", "portal sessions", "100,000"),
+        ("api/keys.rs", "CIDRS_MAX: usize = 50;", "ranges of a key (`source_cidrs`)", "50"),
+        ("api/portal_sessions.rs", "LASTS_MIN: Millis = Millis::from_mins(1);", "life of a portal session", "1 minute"),
+        ("api/portal_sessions.rs", "LASTS_MAX: Millis = Millis::from_hours(1);", "life of a portal session", "1 hour"),
+        (
+            "api/portal_sessions.rs",
+            "CODE_LASTS: Millis = Millis::from_mins(5);",
+            "life of a session's code",
+            "5 minutes",
+        ),
+        ("auth/notes.rs", "DENIALS_MAX: usize = 100;", "refused requests noted in the audit log", "100"),
+        ("api/events/new.rs", "ORDERING_KEY_BYTES_MAX: usize = 256;", "ordering key", "256"),
+        ("api/events/new.rs", "SCHEMA_VERSION_BYTES_MAX: usize = 64;", "schema version", "64"),
+        ("api/events/new.rs", "CONTENT_TYPE_BYTES_MAX: usize = 256;", "content type", "256"),
+        ("api/events/new.rs", "IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;", "`Idempotency-Key`", "255"),
+        ("api/events/new.rs", "TTL_MIN: u64 = 1_000;", "time to live", "1 s"),
+        ("api/events/new.rs", "TTL_MAX: u64 = 90 * 24 * 3_600_000;", "time to live", "90 days"),
+        (
+            "api/destinations/settings.rs",
+            "TIMEOUT_DEFAULT: Millis = Millis::from_secs(15);",
+            "time for one request",
+            "15 s",
+        ),
+        ("api/destinations/settings.rs", "TIMEOUT_MIN: Millis = Millis(100);", "time for one request", "100 ms"),
+        ("api/destinations/settings.rs", "CONCURRENCY_MAX: u32 = 1_000;", "requests at once", "1,000"),
+        ("api/destinations/settings.rs", "PER_SECOND_MIN: f64 = 0.001;", "rate", "0.001"),
+        ("api/destinations/settings.rs", "PER_SECOND_MAX: f64 = 100_000.0;", "rate", "100,000"),
+        ("api/destinations/settings.rs", "BURST_MAX: u32 = 100_000;", "burst", "100,000"),
+        ("api/destinations.rs", "OVERLAP_DEFAULT: Millis = Millis::from_hours(24);", "overlap of a rotation", "24 h"),
+        ("api/destinations.rs", "OVERLAP_MAX: Millis = Millis::from_hours(24 * 7);", "overlap of a rotation", "7 days"),
+    ];
+    let command = [
+        ("wire.rs", "NEWS_KEPT: usize = 4_096;", "news kept for a slow watcher", "4,096"),
+        ("listen/serve.rs", "CONNECTIONS_MAX: u32 = 1_024;", "connections", "1,024"),
+        ("listen/serve.rs", "BODY_BYTES_MAX: usize = 1 << 20;", "body", "1 MiB"),
+        ("listen/serve.rs", "HEADERS_MAX: usize = 128;", "headers", "128"),
+        ("listen/serve.rs", "HEAD_BYTES_MAX: usize = 64 << 10;", "headers", "64 KiB"),
+        ("listen/seen.rs", "REMEMBERED_MAX: usize = 1_000_000;", "event IDs for telling duplicates", "1,000,000"),
+    ];
+    let server = server.map(|row| ("doorstep-server", row));
+    let command = command.map(|row| ("doorstep", row));
+    for (name, (file, line, what, value)) in server.into_iter().chain(command) {
+        let source = fs::read_to_string(in_repository(&format!("crates/{name}/src/{file}"))).unwrap();
+        assert!(source.contains(&format!("const {line}")), "{file} has changed: {line} — change the row {what}, too");
+        let part = match file {
+            _ if file.starts_with("listen/") => "`doorstep listen`",
+            "api/events/new.rs" => "Events",
+            _ if file.starts_with("api/destinations") => "Destinations",
+            _ => "The API",
+        };
+        says(part, what, &[value.to_owned()]);
+    }
+}
+
+#[test]
+fn what_can_be_configured_has_the_default_that_the_page_says() {
+    let shown = Command::new(env!("CARGO_BIN_EXE_doorstep"))
+        .args(["config", "show", "--json"])
+        .env_clear()
+        .current_dir(tempfile::tempdir().unwrap().path())
+        .output()
+        .unwrap();
+    let config: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let number = |key: &str| config[key].as_u64().unwrap_or_else(|| panic!("{key} in {config}"));
+    says("Events", "payload", &[kib(number("payload_max_bytes"))]);
+    says("The engine", "requests at once, over all destinations", &[count(number("in_flight_max"))]);
+    assert_eq!(number("per_host_max"), 0, "the page says that there is none");
+    says("The engine", "time to end requests when stopped", &[time(number("drain_timeout_ms").into())]);
+    let limits = Limits::default();
+    assert_eq!(number("payload_max_bytes"), limits.payload_max as u64);
+}
