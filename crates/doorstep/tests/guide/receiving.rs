@@ -9,6 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use doorstep_core::outcome::Class;
+use doorstep_core::retry::RetryPolicy;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -242,4 +244,45 @@ fn so_does_the_rust_function() {
     let later = SystemTime::now() + Duration::from_secs(301);
     let judged = receiver::verify(|name| genuine.header(name), &genuine.body, SECRET, later);
     assert_eq!(judged, Err("the timestamp is too old or too new"));
+}
+
+#[test]
+fn what_each_status_does_is_what_the_code_does() {
+    let (_, part) = PAGE.split_once("\n## What each status does\n").unwrap();
+    let rows: Vec<&str> = part.split("\n## ").next().unwrap().lines().filter(|line| line.starts_with("| ")).collect();
+    let class_on_page = |status: &str| {
+        let row =
+            rows.iter().find(|row| row.split('|').nth(1).unwrap().split([',', ';']).any(|cell| cell.trim() == status));
+        row.map(|row| row.split('|').nth(2).unwrap().trim())
+    };
+    for status in 200..=599_u16 {
+        let others = match status {
+            200..=299 => "any 2xx",
+            300..=399 => "any 3xx",
+            400..=499 => "any other 4xx",
+            _ => "any 5xx but 501",
+        };
+        let said = class_on_page(&status.to_string()).or_else(|| class_on_page(others));
+        let class = serde_json::to_value(Class::of_status(status)).unwrap();
+        assert_eq!(said, class.as_str(), "{status}");
+    }
+}
+
+#[test]
+fn the_schedule_is_that_of_the_policy() {
+    let (_, part) = PAGE.split_once("\n## Retries\n").unwrap();
+    let rows: Vec<&str> = part.split("\n## ").next().unwrap().lines().filter(|line| line.starts_with("| ")).collect();
+    let shown = Command::new(env!("CARGO_BIN_EXE_doorstep")).args(["policy", "show", "standard"]).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    for attempt in 2..=9 {
+        let line = shown.lines().find(|line| line.trim_start().starts_with(&format!("{attempt} "))).unwrap();
+        let waits = line.split_whitespace().nth(1).unwrap();
+        let waits = waits.replace("..", " to ").replace('s', " s").replace('m', " min").replace('h', " h");
+        let row = rows.iter().find(|row| row.starts_with(&format!("| {attempt} "))).unwrap();
+        assert_eq!(row.split('|').nth(2).unwrap().trim(), waits, "attempt {attempt}");
+    }
+    let standard = RetryPolicy::standard();
+    let days = standard.window().0 / 86_400_000;
+    let ends = format!("It ends after {} attempts or {days} days", standard.max_attempts());
+    assert!(part.contains(&ends), "{ends}");
 }
