@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::failure::Failure;
-use crate::{bench, check, config, demo, keys, listen, policy, send, serve, tail};
+use crate::{bench, check, config, ctl, demo, listen, policy, send, serve, tail};
 
 /// A self-hosted webhook delivery engine
 #[derive(Parser)]
@@ -25,10 +25,25 @@ enum Command {
     Send(send::Args),
     /// Watch a running server deliver
     Tail(tail::Args),
+    /// Whose events and destinations they are
+    Tenants(ctl::tenants::Args),
+    /// The URLs that receive events, and a hand on their gates
+    #[command(visible_alias = "destinations")]
+    Dest(ctl::dest::Args),
+    /// What happened
+    Events(ctl::events::Args),
+    /// One event to one destination: what has come of it, again, or no more
+    Deliveries(ctl::deliveries::Args),
+    /// What events are for, and what their payloads look like
+    EventTypes(ctl::event_types::Args),
+    /// What programs are let in with
+    Keys(ctl::keys::Args),
+    /// A link to a tenant's own pages
+    Portal(ctl::portal::Args),
+    /// Who changed what
+    Audit(ctl::audit::Args),
     /// Check the configuration and this machine, without starting anything
     Check(check::Args),
-    /// Look after the keys of a data directory
-    Keys(keys::Args),
     /// Receive webhooks, verify them, and misbehave on request
     Listen(listen::Args),
     /// Look at a retry policy before it is used
@@ -59,8 +74,15 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Demo(args) => demo::run(&args),
         Command::Send(args) => send::run(args),
         Command::Tail(args) => tail::run(&args),
+        Command::Tenants(args) => ctl::tenants::run(args),
+        Command::Dest(args) => ctl::dest::run(args),
+        Command::Events(args) => ctl::events::run(args),
+        Command::Deliveries(args) => ctl::deliveries::run(args),
+        Command::EventTypes(args) => ctl::event_types::run(args),
+        Command::Keys(args) => ctl::keys::run(args),
+        Command::Portal(args) => ctl::portal::run(&args),
+        Command::Audit(args) => ctl::audit::run(args),
         Command::Check(args) => check::run(&args),
-        Command::Keys(args) => keys::run(&args),
         Command::Listen(args) => listen::run(args),
         Command::Policy(args) => policy::run(args),
         Command::Config(args) => config::show::run(args),

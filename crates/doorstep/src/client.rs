@@ -21,7 +21,7 @@ const SHOWN_MAX: usize = 300;
 pub(crate) struct Args {
     /// Where the server is
     #[arg(long, value_name = "URL", env = "DOORSTEP_URL", default_value = "http://127.0.0.1:8080")]
-    url: Url,
+    server: Url,
     /// The key to it; DOORSTEP_ADMIN_KEY counts too
     #[arg(long, value_name = "KEY", env = "DOORSTEP_API_KEY", hide_env_values = true)]
     key: Option<String>,
@@ -38,7 +38,7 @@ impl Client {
         let key = args.key.clone().or_else(|| std::env::var("DOORSTEP_ADMIN_KEY").ok()).ok_or_else(|| {
             Failure::said(Exit::Auth, "no key: give --key, or set DOORSTEP_API_KEY or DOORSTEP_ADMIN_KEY")
         })?;
-        Self::new(args.url.clone(), key)
+        Self::new(args.server.clone(), key)
     }
 
     pub(crate) fn new(base: Url, key: String) -> Result<Self, Failure> {
@@ -59,6 +59,36 @@ impl Client {
     pub(crate) async fn post_text<T: DeserializeOwned>(&self, path: &str, body: String) -> Result<T, Failure> {
         let request = self.request(Method::POST, path)?.timeout(ANSWER_WITHIN);
         read(self.answer(request.header("content-type", "application/json").body(body)).await?).await
+    }
+
+    /// The text of the answer, as the server wrote it. What stands in a path is escaped, so that an ID is an ID.
+    pub(crate) async fn ask(
+        &self,
+        method: Method,
+        path: &[&str],
+        query: &[(&str, String)],
+        body: Option<&Value>,
+    ) -> Result<String, Failure> {
+        let mut url = self.base.clone();
+        url.set_fragment(None);
+        url.set_query(None);
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.clear().push("v1").extend(path);
+        }
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        let mut request = self.http.request(method, url).bearer_auth(&self.key).timeout(ANSWER_WITHIN);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let answer = self.answer(request).await?;
+        Ok(answer.text().await.context("the answer broke off")?)
+    }
+
+    /// Where people's browsers find what the server names by its path.
+    pub(crate) fn link(&self, path: &str) -> Result<Url, Failure> {
+        Ok(self.base.join(path).with_context(|| format!("{path} is no path of {}", self.base))?)
     }
 
     /// An answer that goes on for as long as it likes.
@@ -104,7 +134,10 @@ async fn refused(answer: Response) -> Failure {
     let errors = problem.iter().filter_map(|problem| problem["errors"].as_array()).flatten();
     for error in errors {
         let (pointer, detail) = (error["pointer"].as_str().unwrap_or("?"), error["detail"].as_str().unwrap_or("?"));
-        message.push_str(&format!("\n  {pointer}: {detail}"));
+        // A single fault is often the whole of what was said already.
+        if !message.contains(detail) {
+            message.push_str(&format!("\n  {pointer}: {detail}"));
+        }
     }
     Failure::said(exit, message)
 }

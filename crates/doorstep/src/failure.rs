@@ -6,7 +6,6 @@ use std::process::ExitCode;
 
 /// What a script can tell a failure by. The numbers are promised: docs and other people's scripts rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "the list is whole; the commands that need the rest are still to come")]
 pub(crate) enum Exit {
     /// Anything without a number of its own.
     Failed = 1,

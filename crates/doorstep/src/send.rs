@@ -1,7 +1,5 @@
 //! `doorstep send`: one event to a running server.
 
-use std::io::Read;
-
 use anyhow::Context;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::client::{self, Client};
+use crate::ctl::given;
 use crate::failure::{Exit, Failure};
 use crate::{output, runtime};
 
@@ -74,7 +73,7 @@ struct Tenant {
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let client = Client::of(&args.server)?;
-    let data = read(&args.data)?;
+    let data = given::bytes(&args.data)?;
     runtime::run(1, async move {
         let tenant = match &args.tenant {
             Some(tenant) => tenant.clone(),
@@ -86,25 +85,15 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     })
 }
 
-fn read(data: &str) -> Result<Vec<u8>, Failure> {
-    if data == "-" {
-        let mut bytes = Vec::new();
-        std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
-        return Ok(bytes);
-    }
-    match data.strip_prefix('@') {
-        Some(path) => Ok(std::fs::read(path).with_context(|| format!("cannot read {path}"))?),
-        None => Ok(data.as_bytes().to_vec()),
-    }
-}
-
-async fn only_tenant(client: &Client) -> Result<String, Failure> {
+pub(crate) async fn only_tenant(client: &Client) -> Result<String, Failure> {
     let mut tenants: Tenants = client.get("/v1/tenants?limit=2").await?;
     match (tenants.data.pop(), tenants.data.pop()) {
         (Some(only), None) => Ok(only.id),
-        (None, _) => Err(Failure::said(Exit::NotFound, "there is no tenant yet: make one with POST /v1/tenants")),
+        (None, _) => {
+            Err(Failure::said(Exit::NotFound, "there is no tenant yet: make one with doorstep tenants create NAME"))
+        }
         (Some(_), Some(_)) => {
-            Err(Failure::said(Exit::Usage, "there are several tenants: say whose event it is with --tenant"))
+            Err(Failure::said(Exit::Usage, "there are several tenants: say whose it is with --tenant"))
         }
     }
 }

@@ -1,0 +1,133 @@
+//! `doorstep deliveries`: one event to one destination, and what has come of it.
+
+use clap::Subcommand;
+use serde_json::json;
+
+use super::show::Kind;
+use super::sure::sure;
+use super::{Common, list, many, with};
+use crate::failure::Failure;
+
+const PATH: &str = "deliveries";
+const KIND: Kind = Kind {
+    id: "/id",
+    columns: &[
+        ("ID", "/id"),
+        ("TYPE", "/event_type"),
+        ("DESTINATION", "/destination_id"),
+        ("STATUS", "/status"),
+        ("WHY", "/reason"),
+        ("WAITS FOR", "/waiting_for"),
+        ("TRIES", "/attempt_count"),
+        ("CODE", "/last_status_code"),
+        ("NEXT", "/next_attempt_at"),
+        ("CREATED", "/created_at"),
+    ],
+    within: Some((
+        "attempts",
+        &[
+            ("NO", "/number"),
+            ("STARTED", "/started_at"),
+            ("CODE", "/status_code"),
+            ("ERROR", "/error"),
+            ("MS", "/timings/total_ms"),
+            ("ANSWER", "/response/body"),
+        ],
+    )),
+};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Deliveries, newest first
+    List(Box<List>),
+    /// One delivery, with every attempt at it
+    Get {
+        #[arg(value_name = "DELIVERY")]
+        id: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Send again, now
+    Retry {
+        #[arg(value_name = "DELIVERY", required = true)]
+        ids: Vec<String>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Give up on deliveries that wait
+    Abandon {
+        #[arg(value_name = "DELIVERY", required = true)]
+        ids: Vec<String>,
+        /// Why, for whoever looks at it later
+        #[arg(long)]
+        note: Option<String>,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+#[derive(clap::Args)]
+struct List {
+    /// Only in this state: queued, in_flight, retry_scheduled, delivered, dead
+    #[arg(long)]
+    status: Option<String>,
+    /// Only to this destination
+    #[arg(long, value_name = "DESTINATION")]
+    destination: Option<String>,
+    /// Only this tenant's
+    #[arg(long, value_name = "TENANT")]
+    tenant: Option<String>,
+    /// Only of events of this type
+    #[arg(long = "type", value_name = "TYPE")]
+    event_type: Option<String>,
+    /// Only those that are dead for this reason
+    #[arg(long)]
+    reason: Option<String>,
+    /// Only with this last status code
+    #[arg(long)]
+    code: Option<String>,
+    #[command(flatten)]
+    created: list::Created,
+    #[command(flatten)]
+    list: list::Args,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    match args.what {
+        What::List(args) => {
+            let List { status, destination, tenant, event_type, reason, code, created, list, common } = *args;
+            let filters = [
+                ("status", status),
+                ("destination_id", destination),
+                ("tenant_id", tenant),
+                ("type", event_type),
+                ("reason", reason),
+                ("code", code),
+            ];
+            let filters = filters.into_iter().chain(created.query());
+            with(&common, async |server| server.list(&KIND, PATH, filters, &list).await)
+        }
+        What::Get { id, common } => with(&common, async |server| server.get(&KIND, &[PATH, &id], &[]).await),
+        What::Retry { ids, common } => with(&common, async |server| {
+            many::each(&ids, async |id| server.act(&KIND, &[PATH, id, "retry"], None).await).await
+        }),
+        What::Abandon { ids, note, yes, common } => {
+            sure(yes, &format!("abandoning {}", ids.join(", ")))?;
+            let body = json!({ "note": note });
+            with(&common, async |server| {
+                many::each(&ids, async |id| server.act(&KIND, &[PATH, id, "abandon"], Some(&body)).await).await
+            })
+        }
+    }
+}

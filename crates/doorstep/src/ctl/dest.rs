@@ -1,0 +1,214 @@
+//! `doorstep dest`: the URLs that receive events, and a hand on their gates.
+
+mod settings;
+
+use clap::Subcommand;
+use doorstep_core::time::Millis;
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+
+use super::show::{self, Kind};
+use super::{Common, Form, given, list, many, with};
+use crate::failure::{Exit, Failure};
+use crate::{output, span};
+
+const PATH: &str = "destinations";
+const KIND: Kind = Kind {
+    id: "/id",
+    columns: &[
+        ("ID", "/id"),
+        ("NAME", "/name"),
+        ("STATUS", "/status"),
+        ("BREAKER", "/breaker"),
+        ("QUEUED", "/queued_events"),
+        ("TYPES", "/event_types"),
+        ("URL", "/url"),
+    ],
+    within: None,
+};
+const ROTATED: Kind = Kind { id: "/secret", columns: &[], within: None };
+const TESTED: Kind = Kind { id: "/class", columns: &[], within: None };
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// All destinations, oldest first
+    List {
+        /// Only this tenant's
+        #[arg(long, value_name = "TENANT")]
+        tenant: Option<String>,
+        #[command(flatten)]
+        list: list::Args,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// One destination, with its state at a glance
+    Get(One),
+    /// Make a destination; its signing secret is shown this once
+    Create {
+        /// Whose it is
+        #[arg(long, value_name = "TENANT")]
+        tenant: Option<String>,
+        #[command(flatten)]
+        settings: Box<settings::Args>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Change a destination; what is not given stays as it is
+    Update {
+        #[arg(value_name = "DESTINATION")]
+        id: String,
+        #[command(flatten)]
+        settings: Box<settings::Args>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Remove a destination, and everything queued for it
+    Delete {
+        #[arg(value_name = "DESTINATION", required = true)]
+        ids: Vec<String>,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Send nothing more until it is resumed
+    Pause(Several),
+    /// Go on sending
+    Resume(Several),
+    /// Let one request through an open breaker now
+    Probe(Several),
+    /// Forget what the receiver said about waiting
+    ClearThrottle(Several),
+    /// Make one request now, past the gate; no record is kept
+    Test {
+        #[arg(value_name = "DESTINATION")]
+        id: String,
+        /// The type of the event
+        #[arg(long = "type", value_name = "TYPE")]
+        event_type: Option<String>,
+        /// Its payload: JSON, @FILE, or - for standard input
+        #[arg(long, short, value_name = "JSON")]
+        data: Option<String>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Make a new signing secret; the old one signs along for a while
+    RotateSecret {
+        #[arg(value_name = "DESTINATION")]
+        id: String,
+        /// How long the old one signs along, such as 24h
+        #[arg(long, value_name = "SPAN", value_parser = span::read)]
+        overlap: Option<Millis>,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+#[derive(clap::Args)]
+struct One {
+    #[arg(value_name = "DESTINATION")]
+    id: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(clap::Args)]
+struct Several {
+    #[arg(value_name = "DESTINATION", required = true)]
+    ids: Vec<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    match args.what {
+        What::List { tenant, list, common } => {
+            with(&common, async |server| server.list(&KIND, PATH, [("tenant_id", tenant)], &list).await)
+        }
+        What::Get(One { id, common }) => with(&common, async |server| server.get(&KIND, &[PATH, &id], &[]).await),
+        What::Create { tenant, settings, common } => create(tenant, *settings, &common),
+        What::Update { id, settings, common } => {
+            let body = settings.body()?;
+            with(&common, async |server| server.send(&KIND, Method::PATCH, &[PATH, &id], Some(&body)).await)
+        }
+        What::Delete { ids, yes, common } => delete(&ids, yes, &common),
+        What::Pause(some) => hand(&some, "pause"),
+        What::Resume(some) => hand(&some, "resume"),
+        What::Probe(some) => hand(&some, "probe"),
+        What::ClearThrottle(some) => hand(&some, "clear-throttle"),
+        What::Test { id, event_type, data, common } => test(&id, event_type, data.as_deref(), &common),
+        What::RotateSecret { id, overlap, common } => {
+            let body = overlap.map_or_else(|| json!({}), |overlap| json!({"overlap_ms": overlap.0}));
+            let path = [PATH, &id, "secrets", "rotate"];
+            with(&common, async |server| server.send(&ROTATED, Method::POST, &path, Some(&body)).await)
+        }
+    }
+}
+
+fn create(tenant: Option<String>, settings: settings::Args, common: &Common) -> Result<(), Failure> {
+    let mut body = settings.body()?;
+    if let Some(tenant) = tenant {
+        body["tenant_id"] = tenant.into();
+    }
+    with(common, async |server| {
+        if body["tenant_id"].is_null() {
+            body["tenant_id"] = crate::send::only_tenant(&server.client).await?.into();
+        }
+        server.send(&KIND, Method::POST, &[PATH], Some(&body)).await
+    })
+}
+
+fn delete(ids: &[String], yes: bool, common: &Common) -> Result<(), Failure> {
+    super::sure::sure(yes, &format!("deleting {}, with what is queued there,", ids.join(", ")))?;
+    with(common, async |server| many::each(ids, async |id| server.remove(&[PATH, id], id, "deleted").await).await)
+}
+
+fn hand(some: &Several, verb: &str) -> Result<(), Failure> {
+    let does = async |server: super::Session| {
+        many::each(&some.ids, async |id| server.act(&KIND, &[PATH, id, verb], None).await).await
+    };
+    with(&some.common, does)
+}
+
+/// A receiver that refuses makes the command fail, so that a script can rely on it.
+fn test(id: &str, event_type: Option<String>, data: Option<&str>, common: &Common) -> Result<(), Failure> {
+    let mut fields = Map::new();
+    if let Some(event_type) = event_type {
+        fields.insert("type".to_owned(), event_type.into());
+    }
+    if let Some(data) = data {
+        fields.insert("payload".to_owned(), given::json("--data", data)?);
+    }
+    let body = Value::from(fields);
+    with(common, async |server| {
+        let text = server.client.ask(Method::POST, &[PATH, id, "test"], &[], Some(&body)).await?;
+        let result: Value = serde_json::from_str(&text).unwrap_or_default();
+        output::print(&match server.form {
+            Form::People => told(&result),
+            Form::Json | Form::Quiet => show::one(&TESTED, &text, server.form)?,
+        })?;
+        if result["success"] == true {
+            return Ok(());
+        }
+        Err(Failure::said(Exit::Failed, "the receiver did not take the test event"))
+    })
+}
+
+fn told(result: &Value) -> String {
+    let attempt = &result["attempt"];
+    let answer = match (attempt["status_code"].as_u64(), attempt["error"].as_str()) {
+        (Some(code), _) => code.to_string(),
+        (None, error) => error.unwrap_or("no answer").to_owned(),
+    };
+    let body = attempt["response"]["body"].as_str().filter(|body| !body.is_empty());
+    let body = body.map_or(String::new(), |body| format!("{}\n", super::table::tame(body)));
+    let (class, ms) = (result["class"].as_str().unwrap_or("?"), &attempt["timings"]["total_ms"]);
+    format!("{class}: {answer} after {ms} ms\n{body}")
+}

@@ -1,0 +1,6 @@
+//! The commands as scripts use them: the real binary against a real server.
+#![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
+
+mod support;
+
+mod resources;

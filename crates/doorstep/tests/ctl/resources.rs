@@ -1,0 +1,182 @@
+//! Each group of commands, once through.
+
+use crate::support::{Server, receiver, run};
+
+const NOWHERE: &str = "http://127.0.0.1:9/";
+
+#[test]
+fn tenants_are_made_changed_and_listed() {
+    let server = Server::start();
+    let id = server.run(&["tenants", "create", "Acme", "--weight", "3", "-q"]).word();
+    assert!(id.starts_with("ten_"), "{id}");
+    server.run(&["tenants", "create", "Bolt"]).ok();
+    let changed = server.run(&["tenants", "update", &id, "--contact-email", "ops@acme.example", "--json"]).json();
+    assert_eq!((&changed["weight"], &changed["contact_email"]), (&3.into(), &"ops@acme.example".into()));
+    let shown = server.run(&["tenants", "get", &id]);
+    assert!(shown.ok().contains("contact_email  ops@acme.example\n"), "{}", shown.ok());
+
+    let table = server.run(&["tenants", "list"]);
+    let lines: Vec<&str> = table.ok().lines().collect();
+    assert_eq!(lines.len(), 3);
+    assert!(
+        lines[0].starts_with("ID ")
+            && lines[1].contains("Acme")
+            && lines[2].ends_with("ago") | lines[2].ends_with("now")
+    );
+    assert_eq!(lines[1].find("Acme"), lines[0].find("NAME"), "columns stand under their headings");
+
+    let lines = server.run(&["tenants", "list", "--json"]).lines();
+    assert_eq!(lines.iter().map(|tenant| tenant["name"].as_str().unwrap()).collect::<Vec<_>>(), ["Acme", "Bolt"]);
+    assert!(lines[0]["created_at"].as_str().unwrap().ends_with('Z'));
+    let first = server.run(&["tenants", "list", "-q", "--limit", "1"]);
+    assert_eq!(first.word(), id);
+    let cursor = first.told().trim().rsplit(' ').next().unwrap().to_owned();
+    assert_eq!(server.run(&["tenants", "list", "--all", "--json", "--cursor", &cursor]).lines().len(), 1);
+}
+
+#[test]
+fn destinations_are_steered_from_the_command_line() {
+    let server = Server::start();
+    server.run(&["tenants", "create", "Acme"]).ok();
+    let url = receiver();
+    let made = server.run(&[
+        "dest",
+        "create",
+        "--url",
+        &url,
+        "--name",
+        "billing",
+        "--event-types",
+        "invoice.*,a.b",
+        "--rate-limit",
+        "600/m",
+        "--timeout",
+        "5s",
+        "--policy",
+        "patient",
+        "--header",
+        "authorization: Bearer x",
+        "--filter",
+        r#"{"amount": {"gt": 5}}"#,
+        "--json",
+    ]);
+    let made = made.json();
+    let id = made["id"].as_str().unwrap();
+    assert!(made["secret"].as_str().unwrap().starts_with("whsec_"));
+    assert_eq!(made["rate_limit"]["per_second"], 10.0);
+    assert_eq!((&made["timeout_ms"], &made["headers"]["authorization"]), (&5_000.into(), &"***".into()));
+    let changed =
+        server.run(&["dest", "update", id, "--concurrency", "2", "--data", r#"{"filter": null}"#, "--json"]).json();
+    assert_eq!((&changed["concurrency"], &changed["filter"]), (&2.into(), &serde_json::Value::Null));
+    assert_eq!(changed["name"], "billing", "what was not given stays");
+
+    assert!(server.run(&["dest", "pause", id]).ok().contains(" paused "));
+    for verb in ["resume", "probe", "clear-throttle"] {
+        assert_eq!(server.run(&["dest", verb, id, "-q"]).word(), id, "{verb}");
+    }
+    assert!(server.run(&["dest", "test", id, "--type", "a.b", "--data", "{}"]).ok().starts_with("success: 200 after "));
+    let secret = server.run(&["dest", "rotate-secret", id, "--overlap", "1h", "-q"]).word();
+    assert!(secret.starts_with("whsec_") && secret != made["secret"].as_str().unwrap());
+    assert_eq!(server.run(&["destinations", "list", "-q"]).word(), id);
+
+    let refused = server.run(&["dest", "delete", id]);
+    assert_eq!(refused.ended(2), "");
+    assert!(refused.told().contains("confirm it with --yes"), "{}", refused.told());
+    let some = server.run(&["dest", "delete", id, "dst_nonsense", "--yes"]);
+    assert_eq!(some.ended(8), format!("{id}: deleted\n"));
+    server.run(&["dest", "get", id]).ended(4);
+
+    let gone = server.run(&["dest", "create", "--url", NOWHERE, "-q"]).word();
+    let tested = server.run(&["dest", "test", &gone]);
+    assert!(tested.ended(1).starts_with("transient: "), "{}", tested.ended(1));
+}
+
+#[test]
+fn events_and_deliveries_are_found_ended_and_sent_again() {
+    let server = Server::start();
+    let tenant = server.run(&["tenants", "create", "Acme", "-q"]).word();
+    let destination = server.run(&["dest", "create", "--url", NOWHERE, "-q"]).word();
+    server.run(&["dest", "pause", &destination]).ok();
+    let sent = server.run(&["events", "send", "invoice.paid", "--data", r#"{"n": 1.50}"#, "--json"]).json();
+    let event = sent["id"].as_str().unwrap();
+    let got = server.run(&["events", "get", event, "--json"]);
+    assert!(got.ok().contains(r#"{"n": 1.50}"#), "the payload is what was sent: {}", got.ok());
+    assert_eq!(server.run(&["events", "list", "--tenant", &tenant, "--type", "invoice.paid", "-q"]).word(), event);
+
+    let query = ["deliveries", "list", "--destination", &destination, "--tenant", &tenant, "--type", "invoice.paid"];
+    let found = |more: &[&str]| server.run(&[&query, more].concat()).lines();
+    let queued = found(&["--status", "queued", "--created-after", "1h", "--json"]);
+    let id = queued[0]["id"].as_str().unwrap();
+    assert_eq!(queued.len(), 1);
+    assert!(found(&["--created-before", "1h", "--json"]).is_empty());
+    assert!(found(&["--status", "dead", "--json"]).is_empty());
+
+    assert!(server.run(&["deliveries", "abandon", id]).told().contains("--yes"));
+    server.run(&["deliveries", "abandon", id, "--yes", "--note", "a test"]).ok();
+    assert_eq!(found(&["--status", "dead", "--reason", "abandoned", "--json"]).len(), 1);
+    server.run(&["deliveries", "retry", id]).ok();
+    let shown = server.run(&["deliveries", "get", id, "--json"]).json();
+    assert_eq!(shown["status"], "queued");
+    assert!(server.run(&["deliveries", "get", id]).ok().contains("waiting_for"));
+}
+
+#[test]
+fn keys_open_what_they_are_good_for_until_they_are_revoked() {
+    let server = Server::start();
+    let tenant = server.run(&["tenants", "create", "Acme", "-q"]).word();
+    let made = server.run(&[
+        "keys",
+        "create",
+        "billing",
+        "--scopes",
+        "ingest,read",
+        "--tenant",
+        &tenant,
+        "--expires",
+        "90d",
+        "--json",
+    ]);
+    let made = made.json();
+    let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
+    assert!(key.starts_with("dsk_") && made["expires_at"].is_string());
+    server.run_with(&["events", "list"], key).ok();
+    server.run_with(&["keys", "list"], key).ended(5);
+    assert!(server.run(&["keys", "create", "ops", "--scopes", "operate", "-q"]).word().starts_with("dsk_"));
+    assert_eq!(server.run(&["keys", "list", "--json"]).lines().len(), 2);
+    server.run(&["keys", "revoke", id]).ended(2);
+    assert_eq!(server.run(&["keys", "revoke", id, "--yes"]).ok(), format!("{id}: revoked\n"));
+    server.run_with(&["events", "list"], key).ended(5);
+
+    let log = server.run(&["audit", "list", "--resource", id, "--json"]).lines();
+    let actions: Vec<_> = log.iter().map(|line| line["action"].as_str().unwrap()).collect();
+    assert_eq!(actions, ["key.revoke", "key.create"]);
+    assert!(server.run(&["audit", "list", "--action", "key.revoke"]).ok().contains(id));
+}
+
+#[test]
+fn a_portal_is_a_link_to_this_server() {
+    let server = Server::start();
+    let tenant = server.run(&["tenants", "create", "Acme", "-q"]).word();
+    let link = server.run(&["portal", &tenant, "--expires-in", "10m"]).word();
+    assert!(link.starts_with(&format!("{}/portal/#code=", server.base)), "{link}");
+}
+
+#[test]
+fn failures_have_the_promised_numbers() {
+    let server = Server::start();
+    for (words, code, told) in [
+        (&["tenants", "get", "ten_nonsense"][..], 4, ""),
+        (&["tenants", "list", "--key", "wrong"], 5, ""),
+        (&["dest", "create", "--url", NOWHERE], 4, "doorstep tenants create"),
+        (&["dest", "create", "--header", "x"], 2, "is not a header"),
+        (&["deliveries", "list", "--created-after", "soon"], 2, "`soon` is not a time"),
+        (&["deliveries", "list", "--json", "--quiet"], 2, "cannot be used with"),
+        (&["tenants", "create", ""], 1, "/name"),
+        (&["tenants", "list", "--server", "http://127.0.0.1:9"], 7, "is the server running?"),
+    ] {
+        let ran = server.run(words);
+        assert_eq!(ran.ended(code), "", "{words:?}");
+        assert!(ran.told().contains(told), "{words:?}: {}", ran.told());
+    }
+    assert!(run(&["tenants", "list"], &[], ".").told().contains("no key"));
+}

@@ -1,0 +1,133 @@
+//! A server of its own for each test, and the command that talks to it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const KEY: &str = "a-key-for-these-tests-and-nothing-else";
+
+/// The real binary on a port and a directory of its own.
+pub(crate) struct Server {
+    process: Child,
+    pub(crate) base: String,
+    pub(crate) directory: TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut process = Command::new(env!("CARGO_BIN_EXE_doorstep"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--allow-targets", "127.0.0.0/8", "--log-level", "warn"])
+            .arg("--data-dir")
+            .arg(directory.path().join("data"))
+            .env_clear()
+            .env("DOORSTEP_ADMIN_KEY", KEY)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut said = lines.filter_map(|line| Some(line.split_once("listening on ")?.1.to_owned()));
+        let base = said.next().unwrap();
+        Self { process, base, directory }
+    }
+
+    /// Runs a command with the administrator's key.
+    pub(crate) fn run(&self, words: &[&str]) -> Ran {
+        self.run_with(words, KEY)
+    }
+
+    pub(crate) fn run_with(&self, words: &[&str], key: &str) -> Ran {
+        let env = [("DOORSTEP_URL", self.base.as_str()), ("DOORSTEP_API_KEY", key)];
+        run(words, &env, self.directory.path().to_str().unwrap())
+    }
+}
+
+/// Runs a command, with no variables but these and nothing on standard input.
+pub(crate) fn run(words: &[&str], env: &[(&str, &str)], at: &str) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_doorstep"));
+    let command = command.args(words).current_dir(at).env_clear().envs(env.iter().copied());
+    Ran { words: words.join(" "), output: command.stdin(Stdio::null()).output().unwrap() }
+}
+
+/// What came of a command.
+pub(crate) struct Ran {
+    words: String,
+    output: Output,
+}
+
+impl Ran {
+    /// What it printed, if it ended like this.
+    #[track_caller]
+    pub(crate) fn ended(&self, code: i32) -> &str {
+        assert_eq!(self.output.status.code(), Some(code), "{}: {}{}", self.words, self.out(), self.told());
+        self.out()
+    }
+
+    #[track_caller]
+    pub(crate) fn ok(&self) -> &str {
+        self.ended(0)
+    }
+
+    /// The one object that it printed.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(self.ok()).unwrap()
+    }
+
+    /// The objects that it printed, one per line.
+    #[track_caller]
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        self.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// The ID, or whatever else stands alone.
+    #[track_caller]
+    pub(crate) fn word(&self) -> String {
+        let out = self.ok().trim_end();
+        assert!(!out.is_empty() && !out.contains(char::is_whitespace), "{}: {out}", self.words);
+        out.to_owned()
+    }
+
+    pub(crate) fn told(&self) -> &str {
+        std::str::from_utf8(&self.output.stderr).unwrap()
+    }
+
+    fn out(&self) -> &str {
+        std::str::from_utf8(&self.output.stdout).unwrap()
+    }
+}
+
+/// Where everything is answered with 200.
+pub(crate) fn receiver() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let head: Vec<String> =
+                stream.by_ref().lines().map_while(Result::ok).take_while(|l| !l.is_empty()).collect();
+            let length =
+                head.iter().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+            let mut body = vec![0; length.unwrap_or(0)];
+            if stream.read_exact(&mut body).is_ok() {
+                // Who has gone away needs no answer.
+                let _ =
+                    stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok");
+            }
+        }
+    });
+    url
+}
