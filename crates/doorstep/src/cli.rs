@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::failure::Failure;
-use crate::{bench, check, config, ctl, demo, listen, policy, send, serve, tail};
+use crate::{bench, check, config, ctl, demo, listen, policy, send, serve, sign, tail, verify};
 
 /// A self-hosted webhook delivery engine
 #[derive(Parser)]
@@ -46,6 +46,10 @@ enum Command {
     Check(check::Args),
     /// Receive webhooks, verify them, and misbehave on request
     Listen(listen::Args),
+    /// Sign a body as Doorstep does, to try a receiver with
+    Sign(sign::Args),
+    /// Whether a request was signed with this secret, and if not, why
+    Verify(verify::Args),
     /// Look at a retry policy before it is used
     Policy(policy::Args),
     /// Show the configuration in force, and where each value comes from
@@ -84,6 +88,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Audit(args) => ctl::audit::run(args),
         Command::Check(args) => check::run(&args),
         Command::Listen(args) => listen::run(args),
+        Command::Sign(args) => sign::run(&args),
+        Command::Verify(args) => verify::run(&args),
         Command::Policy(args) => policy::run(args),
         Command::Config(args) => config::show::run(args),
         Command::Bench(args) => bench::run(&args),

@@ -19,6 +19,8 @@ mod client;
 mod send;
 mod tail;
 mod ctl;
+mod sign;
+mod verify;
 mod demo;
 mod policy;
 mod bench;
