@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::failure::Failure;
-use crate::{bench, check, config, ctl, demo, listen, policy, send, serve, sign, tail, verify};
+use crate::{about, bench, check, config, ctl, demo, listen, policy, send, serve, sign, tail, verify};
 
 /// A self-hosted webhook delivery engine
 #[derive(Parser)]
@@ -56,6 +56,12 @@ enum Command {
     Config(config::show::Args),
     /// Measure what this machine can do, as ratios to what its network and its disk allow
     Bench(bench::Args),
+    /// The description of the HTTP API, OpenAPI 3.1
+    Openapi,
+    /// Completions for a shell: doorstep completions bash > /etc/bash_completion.d/doorstep
+    Completions(about::Completions),
+    /// The manual: doorstep man | man -l -
+    Man(about::Manual),
     /// The load of a benchmark, as a process of its own
     #[command(hide = true)]
     BenchLoad(bench::load::Args),
@@ -93,6 +99,9 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Policy(args) => policy::run(args),
         Command::Config(args) => config::show::run(args),
         Command::Bench(args) => bench::run(&args),
+        Command::Openapi => about::openapi(),
+        Command::Completions(args) => about::completions(&args, Cli::command()),
+        Command::Man(args) => about::manual(&args, Cli::command()),
         Command::BenchLoad(args) => bench::load::run(&args),
         Command::BenchReceiver(args) => bench::receiver::run(&args),
     }
@@ -100,8 +109,6 @@ fn dispatch(command: Command) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

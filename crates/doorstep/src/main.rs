@@ -21,6 +21,7 @@ mod tail;
 mod ctl;
 mod sign;
 mod verify;
+mod about;
 mod demo;
 mod policy;
 mod bench;
