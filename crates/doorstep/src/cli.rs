@@ -42,6 +42,8 @@ enum Command {
     Portal(ctl::portal::Args),
     /// Who changed what
     Audit(ctl::audit::Args),
+    /// Make tenants, event types and destinations what a file says
+    Apply(ctl::apply::Args),
     /// Check the configuration and this machine, without starting anything
     Check(check::Args),
     /// Receive webhooks, verify them, and misbehave on request
@@ -92,6 +94,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Keys(args) => ctl::keys::run(args),
         Command::Portal(args) => ctl::portal::run(&args),
         Command::Audit(args) => ctl::audit::run(args),
+        Command::Apply(args) => ctl::apply::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Listen(args) => listen::run(args),
         Command::Sign(args) => sign::run(&args),

@@ -8,6 +8,7 @@ pub(crate) mod event_types;
 pub(crate) mod keys;
 pub(crate) mod portal;
 pub(crate) mod audit;
+pub(crate) mod apply;
 
 mod list;
 mod many;

@@ -4,11 +4,12 @@ use anyhow::Context;
 use doorstep_core::time::Timestamp;
 use reqwest::Method;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::show::{self, Kind};
 use super::{Form, Session, moment};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::output;
 
 /// The server gives no more than this at once.
@@ -104,5 +105,24 @@ impl Session {
         let text = self.client.ask(Method::GET, &[path], &query, None).await?;
         Ok(serde_json::from_str(&text)
             .context("the answer is not what this version expects: is it a Doorstep server?")?)
+    }
+
+    /// Everything there is of a kind, for commands that look for something in it.
+    pub(super) async fn everything(&self, path: &str, filters: &[(&str, String)]) -> Result<Vec<Value>, Failure> {
+        let (mut cursor, mut found) = (None, Vec::new());
+        loop {
+            let page = self.page(path, filters, PAGE_MAX, cursor).await?;
+            found.extend(page.data.iter().filter_map(|raw| serde_json::from_str(raw.get()).ok()));
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                return Ok(found);
+            }
+            if found.len() >= ALL_MAX {
+                return Err(Failure::said(
+                    Exit::Failed,
+                    format!("there are more than {ALL_MAX} {path}: too many to compare"),
+                ));
+            }
+        }
     }
 }

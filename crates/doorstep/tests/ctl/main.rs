@@ -3,5 +3,6 @@
 
 mod support;
 
+mod apply;
 mod resources;
 mod signatures;

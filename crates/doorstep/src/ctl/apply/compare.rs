@@ -1,0 +1,171 @@
+//! What of a thing differs from what is wanted.
+//!
+//! The server completes what it is given: a limit gets its burst, a policy its defaults. So both sides are read as the
+//! server reads them before they are compared.
+
+use doorstep_core::filter::Filter;
+use doorstep_core::retry::{PolicySpec, RetryPolicy};
+use doorstep_core::route::TypePatterns;
+use reqwest::Url;
+use serde_json::{Map, Value};
+
+#[derive(Clone, Copy)]
+pub(super) struct Rules {
+    pub(super) rewrite_secrets: bool,
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) struct Change {
+    pub(super) field: String,
+    pub(super) before: Value,
+    pub(super) after: Value,
+    /// What the server is given: of schemas, those that are new.
+    pub(super) sent: Value,
+}
+
+/// Fields whose values are shown to nobody.
+pub(super) fn is_secret(field: &str) -> bool {
+    matches!(field, "secret" | "headers" | "tls")
+}
+
+pub(super) fn changes(wanted: &Map<String, Value>, there: &Value, rules: Rules) -> Result<Vec<Change>, String> {
+    let mut changes = Vec::new();
+    for (field, after) in wanted {
+        let Some(before) = there.get(field) else {
+            // The signing secret is given once, when the destination is made.
+            if field == "secret" {
+                continue;
+            }
+            return Err(format!("there is no field `{field}`"));
+        };
+        if same(field, before, after, rules)? {
+            continue;
+        }
+        let (before, after, sent) = (before.clone(), after.clone(), sent(field, before, after));
+        changes.push(Change { field: field.clone(), before, after, sent });
+    }
+    Ok(changes)
+}
+
+fn same(field: &str, before: &Value, after: &Value, rules: Rules) -> Result<bool, String> {
+    if after.is_null() && !before.is_null() && !can_be_none(field) {
+        return Err(format!("`{field}: null` stands for a default that may change: write the value, or leave it out"));
+    }
+    let wrong = |why: String| format!("{field}: {why}");
+    Ok(match field {
+        "headers" => !rules.rewrite_secrets && names(before) == names(after),
+        "tls" => {
+            !rules.rewrite_secrets
+                && before["client_certificate"].is_null() == after["client_certificate_pem"].is_null()
+        }
+        "rate_limit" | "signing" | "schemas" => within(after, before),
+        "policy" => policy(before).map_err(wrong)? == policy(after).map_err(wrong)?,
+        "event_types" if after.is_array() => patterns(before).map_err(wrong)? == patterns(after).map_err(wrong)?,
+        "filter" if after.is_object() && before.is_object() => {
+            filter(before).map_err(wrong)? == filter(after).map_err(wrong)?
+        }
+        "url" => url(before) == url(after),
+        _ => before == after || (before.is_number() && before.as_f64() == after.as_f64()),
+    })
+}
+
+fn can_be_none(field: &str) -> bool {
+    matches!(field, "contact_email" | "filter" | "description" | "example" | "ttl_ms" | "headers" | "tls")
+}
+
+/// Whether all of it is in there; there may be more.
+fn within(wanted: &Value, there: &Value) -> bool {
+    match (wanted, there) {
+        (Value::Object(wanted), Value::Object(there)) => {
+            wanted.iter().all(|(name, value)| there.get(name).is_some_and(|there| within(value, there)))
+        }
+        (Value::Number(wanted), Value::Number(there)) => wanted.as_f64() == there.as_f64(),
+        (wanted, there) => wanted == there,
+    }
+}
+
+fn sent(field: &str, before: &Value, after: &Value) -> Value {
+    match (field, after) {
+        ("schemas", Value::Object(all)) => {
+            let new = all.iter().filter(|(version, schema)| before.get(version) != Some(schema));
+            new.map(|(version, schema)| (version.clone(), schema.clone())).collect::<Map<_, _>>().into()
+        }
+        _ => after.clone(),
+    }
+}
+
+fn names(headers: &Value) -> Vec<String> {
+    let fields = headers.as_object().into_iter().flatten();
+    let mut names: Vec<_> = fields.map(|(name, _)| name.to_ascii_lowercase()).collect();
+    names.sort();
+    names
+}
+
+fn policy(given: &Value) -> Result<PolicySpec, String> {
+    let spec: PolicySpec = serde_json::from_value(given.clone()).map_err(|fault| fault.to_string())?;
+    Ok(RetryPolicy::try_from(spec).map_err(|fault| fault.to_string())?.into())
+}
+
+fn patterns(given: &Value) -> Result<Value, String> {
+    let patterns: TypePatterns = serde_json::from_value(given.clone()).map_err(|fault| fault.to_string())?;
+    serde_json::to_value(patterns).map_err(|fault| fault.to_string())
+}
+
+fn filter(given: &Value) -> Result<Value, String> {
+    let filter = Filter::parse(&given.to_string()).map_err(|fault| format!("{}: {}", fault.pointer, fault.problem))?;
+    serde_json::to_value(filter).map_err(|fault| fault.to_string())
+}
+
+fn url(given: &Value) -> Option<Url> {
+    given.as_str().and_then(|text| text.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const KEEP: Rules = Rules { rewrite_secrets: false };
+
+    fn differ(wanted: Value, there: Value, rules: Rules) -> Result<Vec<String>, String> {
+        let changes = changes(wanted.as_object().unwrap(), &there, rules)?;
+        Ok(changes.into_iter().map(|change| change.field).collect())
+    }
+
+    #[test]
+    fn what_the_server_completes_is_no_difference() {
+        let there = json!({
+            "url": "https://x.example/", "rate_limit": {"per_second": 10.0, "burst": 1}, "policy": "patient", "event_types": ["*"],
+            "headers": {"authorization": "***"}, "concurrency": 10, "filter": null, "tls": {"client_certificate": null},
+        });
+        let wanted = json!({
+            "url": "https://x.example", "rate_limit": {"per_second": 10}, "policy": "patient", "event_types": ["*"],
+            "headers": {"Authorization": "Bearer x"}, "concurrency": 10, "filter": null, "secret": "whsec_x",
+        });
+        assert_eq!(differ(wanted, there, KEEP), Ok(vec![]));
+    }
+
+    #[test]
+    fn differences_are_found_field_by_field() {
+        let there = json!({
+            "url": "https://x.example/", "rate_limit": {"per_second": 10.0, "burst": 1}, "policy": "patient", "concurrency": 10,
+            "filter": {"a": 1}, "headers": {"a": "***"},
+        });
+        let wanted = json!({"url": "https://y.example/", "rate_limit": {"per_second": 9}, "policy": "brief", "filter": null, "headers": {"b": "1"}});
+        let all = ["filter", "headers", "policy", "rate_limit", "url"];
+        assert_eq!(differ(wanted, there.clone(), KEEP).unwrap(), all);
+        let again = Rules { rewrite_secrets: true };
+        assert_eq!(differ(json!({"headers": {"a": "1"}}), there.clone(), again).unwrap(), ["headers"]);
+        assert!(differ(json!({"concurrency": null}), there.clone(), KEEP).unwrap_err().contains("write the value"));
+        assert!(differ(json!({"concurency": 1}), there, KEEP).unwrap_err().contains("no field `concurency`"));
+    }
+
+    #[test]
+    fn of_schemas_only_the_new_ones_are_sent() {
+        let wanted = json!({"schemas": {"1": {"type": "object"}, "2": {"type": "array"}}});
+        let there = json!({"schemas": {"1": {"type": "object"}}});
+        let found = changes(wanted.as_object().unwrap(), &there, KEEP).unwrap();
+        assert_eq!(found[0].sent, json!({"2": {"type": "array"}}));
+    }
+}

@@ -1,0 +1,83 @@
+//! `doorstep apply`: a file, and what there is.
+
+use std::fs;
+
+use crate::support::Server;
+
+const FILE: &str = r#"
+tenants:
+  - name: Acme
+    weight: 2
+destinations:
+  - tenant: Acme
+    name: billing
+    url: http://127.0.0.1:9/billing
+    event_types: [invoice.*, a.b]
+    filter: {amount: {gt: 5}}
+    policy: {strategy: fixed, base_ms: 5000}
+    concurrency: 4
+    rate_limit: {per_second: 20}
+    ordering: by_key
+    timeout_ms: 5000
+    status_overrides: {404: transient}
+    headers: {authorization: Bearer hush}
+    payload_mode: full
+  - tenant: Acme
+    name: crm
+    url: http://127.0.0.1:9
+    policy: patient
+"#;
+
+#[test]
+fn a_file_is_applied_once_and_then_there_is_nothing_to_do() {
+    let server = Server::start();
+    let file = server.directory.path().join("doorstep.yaml");
+    fs::write(&file, FILE).unwrap();
+    let apply = |more: &[&str]| server.run(&[&["apply", "-f", "doorstep.yaml"], more].concat());
+
+    let plan = apply(&["--dry-run"]);
+    assert!(plan.ok().starts_with("+ tenant Acme\n    weight: 2\n+ destination Acme/billing\n"), "{}", plan.ok());
+    assert!(plan.told().contains("3 to do") && !plan.ok().contains("hush") && !plan.ok().contains("whsec_"));
+    assert_eq!(server.run(&["tenants", "list", "-q"]).ok(), "", "a dry run does nothing");
+
+    let first = apply(&[]);
+    assert_eq!(first.ok().matches("signing secret, shown this once: whsec_").count(), 2, "{}", first.ok());
+    let second = apply(&[]);
+    assert_eq!(second.ok(), "= tenant Acme\n= destination Acme/billing\n= destination Acme/crm\n");
+    assert!(second.told().contains("nothing to do"));
+    assert_eq!(apply(&["-q"]).ok(), "");
+
+    fs::write(&file, FILE.replace("concurrency: 4", "concurrency: 8").replace("policy: patient", "policy: brief"))
+        .unwrap();
+    let changes =
+        "= tenant Acme\n~ destination Acme/billing\n    concurrency: 4 → 8\n~ destination Acme/crm\n    policy: ";
+    assert!(apply(&["--dry-run"]).ok().starts_with(changes), "{}", apply(&["--dry-run"]).ok());
+    let lines = apply(&["--json"]).lines();
+    let actions: Vec<_> = lines.iter().map(|line| line["action"].as_str().unwrap()).collect();
+    assert_eq!(actions, ["keep", "change", "change"]);
+    assert_eq!(lines[1]["changes"]["concurrency"]["after"], 8);
+    assert!(apply(&[]).told().contains("nothing to do"));
+    let again = apply(&["--rewrite-secrets"]);
+    assert!(again.ok().contains("headers: *** → ***"), "{}", again.ok());
+}
+
+#[test]
+fn a_file_that_makes_no_sense_says_where() {
+    let server = Server::start();
+    let file = server.directory.path().join("doorstep.yaml");
+    for (text, code, told) in [
+        ("tenannts: []", 3, "tenannts"),
+        ("destinations: [{tenant: Acme, name: a, url: 'http://127.0.0.1:9/'}]", 4, "there is no tenant Acme"),
+        ("tenants: [{name: Acme, wait: 1}]", 1, "wait"),
+    ] {
+        fs::write(&file, text).unwrap();
+        let ran = server.run(&["apply", "-f", "doorstep.yaml"]);
+        assert_eq!(ran.ended(code), "", "{text}");
+        assert!(ran.told().contains(told), "{text}: {}", ran.told());
+    }
+    server.run(&["tenants", "create", "Twin"]).ok();
+    server.run(&["tenants", "create", "Twin"]).ok();
+    fs::write(&file, "tenants: [{name: Twin}]").unwrap();
+    server.run(&["apply", "-f", "doorstep.yaml"]).ended(6);
+    server.run(&["apply", "-f", "missing.yaml"]).ended(1);
+}
