@@ -118,4 +118,20 @@ mod tests {
     fn the_commands_and_their_options_fit_together() {
         Cli::command().debug_assert();
     }
+
+    /// Every command that does something, as it is typed.
+    fn typed(name: &str, command: &clap::Command) -> Vec<String> {
+        let parts = command.get_subcommands().filter(|part| !part.is_hide_set());
+        let parts: Vec<String> = parts.flat_map(|part| typed(&format!("{name} {}", part.get_name()), part)).collect();
+        if parts.is_empty() { vec![name.to_owned()] } else { parts }
+    }
+
+    #[test]
+    fn the_reference_names_every_command() {
+        let page =
+            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/cli.md")).unwrap();
+        let all = typed("doorstep", &Cli::command());
+        let missing: Vec<_> = all.iter().filter(|name| !page.contains(&format!("`{name}"))).collect();
+        assert!(missing.is_empty() && all.len() > 40, "docs/reference/cli.md lacks {missing:?}");
+    }
 }

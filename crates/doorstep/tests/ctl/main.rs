@@ -3,6 +3,7 @@
 
 mod support;
 
+mod about;
 mod apply;
 mod resources;
 mod signatures;
