@@ -9,6 +9,9 @@ use serde_json::value::RawValue;
 use super::{Form, moment, table};
 use crate::failure::Failure;
 
+/// A cell of a table is cut here: a receiver's answer may be long.
+const CELL_CHARS_MAX: usize = 100;
+
 /// How things of one kind are shown.
 pub(super) struct Kind {
     /// What `--quiet` prints: a JSON pointer.
@@ -55,7 +58,7 @@ fn value(object: &str) -> Result<Value, Failure> {
 fn rows(columns: &[(&str, &str)], objects: &[Value], now: Timestamp) -> String {
     let mut rows = vec![columns.iter().map(|(heading, _)| (*heading).to_owned()).collect()];
     for object in objects {
-        let cell = |at: &str| object.pointer(at).map_or_else(|| "-".to_owned(), |value| cell(at, value, now));
+        let cell = |at: &str| object.pointer(at).map_or_else(|| "-".to_owned(), |value| short(cell(at, value, now)));
         rows.push(columns.iter().map(|(_, at)| cell(at)).collect());
     }
     table::aligned(&rows)
@@ -73,7 +76,8 @@ fn people(kind: &Kind, object: &str, now: Timestamp) -> Result<String, Failure> 
         let exact = value.as_str().filter(|_| is_time(&name)).and_then(|text| Some((text, moment::exact(text)?)));
         let shown = match exact {
             Some((text, at)) => format!("{} ({text})", moment::relative(at, now)),
-            None if value.is_object() => raw.get().to_owned(),
+            // As it was written, on as many lines.
+            None if value.is_object() => raw.get().lines().map(table::tame).collect::<Vec<_>>().join("\n"),
             None => cell(&name, &value, now),
         };
         lines.push(vec![name, shown]);
@@ -100,7 +104,14 @@ fn cell(name: &str, value: &Value, now: Timestamp) -> String {
             table::tame(&values.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","))
         }
         Value::Object(fields) if fields.is_empty() => "-".to_owned(),
-        other => other.to_string(),
+        other => table::tame(&other.to_string()),
+    }
+}
+
+fn short(cell: String) -> String {
+    match cell.char_indices().nth(CELL_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", cell.get(..end).unwrap_or_default()),
+        None => cell,
     }
 }
 
@@ -152,6 +163,15 @@ mod tests {
             rows(KIND.columns, &[value(OBJECT).unwrap()], Timestamp::from_secs(120)),
             "ID     MADE\ndlv_1  2m ago\n"
         );
+    }
+
+    #[test]
+    fn what_receivers_said_neither_fills_nor_steers_the_screen() {
+        let said = serde_json::json!({"id": format!("\u{9b}2J{}", "é".repeat(500))});
+        let table = rows(&[("ID", "/id")], &[said], Timestamp(0));
+        assert_eq!(table, format!("ID\n\u{fffd}2J{}…\n", "é".repeat(CELL_CHARS_MAX - 3)));
+        let nested = people(&KIND, "{\"b\":{\"a\":\"\u{9b}2J\"}}", Timestamp(0)).unwrap();
+        assert!(!nested.contains('\u{9b}'), "{nested:?}");
     }
 
     #[test]
