@@ -84,7 +84,7 @@ pub trait Engine: Send + Sync {
 
     fn remove_destination(&self, mandate: Mandate, id: DestinationId) -> Reply<'_, Result<(), Refusal>>;
 
-    /// New or changed; see [`Write::PutEventType`](crate::store::Write::PutEventType) for its version. Or where it does not
+    /// New or changed; see [`Write::PutEventType`] for its version. Or where it does not
     /// fit the rules for types.
     fn put_event_type(
         &self,
