@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::app::App;
+use crate::object::Object;
 use crate::problem::Problem;
 
 /// Bodies of everything but events are at most this long.
@@ -29,11 +30,11 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
         check_is_json(request.headers())?;
         let bytes = read(request.into_body(), BODY_BYTES_MAX, app.limits.body_within).await?;
-        parse(&bytes).map(Self)
+        parse(&bytes).map(|Object(given)| Self(given))
     }
 }
 
-/// A JSON body that may be left out.
+/// A JSON body that may be left out, or be null.
 #[derive(Debug)]
 pub(crate) struct OptionalJson<T>(pub(crate) T);
 
@@ -47,7 +48,7 @@ impl<T: DeserializeOwned + Default> FromRequest<Arc<App>> for OptionalJson<T> {
             return Ok(Self(T::default()));
         }
         check_is_json(&head.headers)?;
-        parse(&bytes).map(Self)
+        Ok(Self(parse::<Option<Object<T>>>(&bytes)?.map_or_else(T::default, |Object(given)| given)))
     }
 }
 

@@ -13,10 +13,12 @@ mod problem;
 mod ask;
 mod body;
 mod field;
+mod object;
 mod etag;
 mod filter;
 mod page;
 mod rates;
+mod shape;
 mod when;
 mod api;
 

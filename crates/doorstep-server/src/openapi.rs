@@ -8,8 +8,11 @@ use axum::routing::get;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use utoipa::OpenApi;
+use utoipa::openapi::path::Parameter;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{Content, RefOr};
+
+use crate::shape;
 
 /// Nothing comes from elsewhere, and nothing runs that is not a file of ours.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
@@ -40,11 +43,13 @@ pub(crate) fn description() -> utoipa::openapi::OpenApi {
         HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("An API key, or the admin key.")).build();
     let components = document.components.get_or_insert_default();
     components.add_security_scheme("key", SecurityScheme::Http(bearer));
+    components.schemas.extend(shape::all().into_iter().map(|(name, schema)| (name.to_owned(), schema)));
     document.security = Some(vec![SecurityRequirement::new("key", Vec::<String>::new())]);
     document
 }
 
 /// Gives every operation a name that no other has, `deliveries_retry`, since clients are made from it; and problems their type.
+/// A parameter that may be left out is never null.
 pub(crate) fn polish(document: &mut utoipa::openapi::OpenApi) {
     for item in document.paths.paths.values_mut() {
         let all = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch];
@@ -52,6 +57,11 @@ pub(crate) fn polish(document: &mut utoipa::openapi::OpenApi) {
             let tag = operation.tags.as_ref().and_then(|tags| tags.first().cloned()).unwrap_or_default();
             let handler = operation.operation_id.take().unwrap_or_default();
             operation.operation_id = Some(format!("{}_{handler}", tag.replace('-', "_")));
+            for parameter in operation.parameters.iter_mut().flatten() {
+                if let RefOr::T(Parameter { schema: Some(schema), .. }) = parameter {
+                    shape::not_null(schema);
+                }
+            }
             operation.responses.responses.values_mut().for_each(name_problems);
         }
     }

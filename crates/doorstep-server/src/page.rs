@@ -12,7 +12,7 @@ pub(crate) const LIMIT_DEFAULT: usize = 50;
 /// … and at most.
 pub(crate) const LIMIT_MAX: usize = 200;
 /// A cursor of ours is shorter.
-const CURSOR_BYTES_MAX: usize = 128;
+pub(crate) const CURSOR_BYTES_MAX: usize = 128;
 
 pub(crate) fn limit(asked: Option<usize>) -> Result<usize, Problem> {
     let limit = asked.unwrap_or(LIMIT_DEFAULT);

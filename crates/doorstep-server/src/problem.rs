@@ -39,6 +39,7 @@ pub(crate) struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u32>,
     #[serde(flatten)]
+    #[schema(value_type = OverRate)]
     over_rate: Option<Box<OverRate>>,
 }
 
@@ -46,6 +47,7 @@ pub(crate) struct Problem {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct OverRate {
     #[serde(rename = "violated-policies")]
+    #[schema(required = false)]
     violated_policies: [&'static str; 1],
     #[serde(skip)]
     standing: Standing,

@@ -8,11 +8,12 @@ use doorstep_core::outcome::Fault;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::shape;
 use crate::when::When;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AttemptView {
-    #[schema(value_type = String, example = "att_01j9zq3k5v8w2x4y6z7a8b9c0d")]
+    #[schema(value_type = shape::AttemptId)]
     id: AttemptId,
     /// Counts the delivery's requests from 1.
     number: u32,
@@ -21,7 +22,7 @@ pub(crate) struct AttemptView {
     #[schema(required)]
     status_code: Option<u16>,
     /// Why there was no answer.
-    #[schema(value_type = Option<String>, required, example = "connect_refused")]
+    #[schema(value_type = Option<shape::FaultName>, required)]
     error: Option<Fault>,
     timings: TimingsView,
     request: MessageHead,

@@ -18,6 +18,7 @@ use crate::ask::Query;
 use crate::auth::caller::Caller;
 use crate::page;
 use crate::problem::Problem;
+use crate::shape;
 use crate::when::When;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
@@ -33,13 +34,12 @@ pub(crate) struct AuditView {
     /// The address that the request came from.
     #[schema(value_type = Option<String>, required)]
     from: Option<IpAddr>,
-    #[schema(value_type = Option<String>, required)]
+    #[schema(value_type = Option<shape::TenantId>, required)]
     tenant_id: Option<TenantId>,
-    #[schema(value_type = String, example = "destination.update")]
+    #[schema(value_type = shape::ActionName)]
     action: Action,
     resource: ResourceView,
-    /// `done` or `denied`.
-    #[schema(value_type = String)]
+    #[schema(value_type = shape::AuditOutcomeName)]
     outcome: AuditOutcome,
     /// Field by field, what it was and what it is. Secrets are masked.
     #[schema(value_type = Object, example = json!({"name": {"before": "a", "after": "b"}}))]
@@ -64,19 +64,23 @@ pub(crate) struct AuditPage {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AuditList {
-    #[param(value_type = Option<String>)]
+    #[param(value_type = shape::TenantId, required = false)]
     tenant_id: Option<TenantId>,
     /// A key's or a portal session's ID, or `bootstrap`.
+    #[param(value_type = String, required = false, example = "bootstrap")]
     actor: Option<String>,
-    /// Such as `destination.pause`.
+    #[param(value_type = shape::ActionName, required = false)]
     action: Option<String>,
     /// The ID of what was acted on.
+    #[param(value_type = String, required = false)]
     resource: Option<String>,
-    #[param(value_type = Option<String>)]
+    #[param(value_type = When, required = false)]
     created_after: Option<When>,
-    #[param(value_type = Option<String>)]
+    #[param(value_type = When, required = false)]
     created_before: Option<When>,
+    #[param(value_type = shape::Limit, required = false)]
     limit: Option<usize>,
+    #[param(value_type = shape::Cursor, required = false)]
     cursor: Option<String>,
 }
 

@@ -24,6 +24,7 @@ use crate::body::OptionalJson;
 use crate::filter;
 use crate::page;
 use crate::problem::Problem;
+use crate::shape;
 use crate::when::When;
 
 /// A note on why a delivery was abandoned is at most this many characters.
@@ -35,22 +36,22 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DeliveryView {
-    #[schema(value_type = String, example = "dlv_01j9zq3k5v8w2x4y6z7a8b9c0d")]
+    #[schema(value_type = shape::DeliveryId)]
     id: DeliveryId,
-    #[schema(value_type = String)]
+    #[schema(value_type = shape::EventId)]
     event_id: EventId,
-    #[schema(value_type = String, example = "invoice.paid")]
+    #[schema(value_type = shape::EventType)]
     event_type: EventType,
-    #[schema(value_type = String)]
+    #[schema(value_type = shape::TenantId)]
     tenant_id: TenantId,
-    #[schema(value_type = String)]
+    #[schema(value_type = shape::DestinationId)]
     destination_id: DestinationId,
     status: StatusName,
     /// Why it is dead.
-    #[schema(value_type = Option<String>, required, example = "exhausted")]
+    #[schema(value_type = Option<shape::DeadReasonName>, required)]
     reason: Option<DeadReason>,
     /// Why it does not go now.
-    #[schema(value_type = Option<String>, required, example = "throttle")]
+    #[schema(value_type = Option<shape::WaitName>, required)]
     waiting_for: Option<Why>,
     /// Until when, where that is known.
     #[schema(required)]
@@ -67,7 +68,7 @@ pub(crate) struct DeliveryView {
     give_up_at: When,
     #[schema(required)]
     ended_at: Option<When>,
-    #[schema(value_type = Option<String>, required)]
+    #[schema(value_type = Option<shape::OrderingKey>, required)]
     ordering_key: Option<Arc<str>>,
     #[schema(required)]
     sequence: Option<u64>,
@@ -105,23 +106,26 @@ pub(crate) struct DeliveryPage {
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeliveryList {
     /// Deliveries on their way are listed as `queued` or `retry_scheduled`, whichever they were before.
-    /// Several with commas between them; `failed` is `retry_scheduled,dead`.
+    #[param(value_type = shape::StatusesAsked, required = false)]
     status: Option<String>,
-    #[param(value_type = Option<String>)]
+    #[param(value_type = shape::DestinationId, required = false)]
     destination_id: Option<DestinationId>,
-    #[param(value_type = Option<String>)]
+    #[param(value_type = shape::TenantId, required = false)]
     tenant_id: Option<TenantId>,
-    #[param(value_type = Option<String>)]
+    #[param(value_type = shape::EventType, required = false)]
     r#type: Option<EventType>,
-    #[param(value_type = Option<String>)]
+    #[param(value_type = shape::DeadReasonName, required = false)]
     reason: Option<DeadReason>,
-    /// The last status code, such as `503`, or all of a class, such as `5xx`.
+    /// The last status code.
+    #[param(value_type = shape::CodesAsked, required = false)]
     code: Option<String>,
-    #[param(value_type = Option<String>)]
+    #[param(value_type = When, required = false)]
     created_after: Option<When>,
-    #[param(value_type = Option<String>)]
+    #[param(value_type = When, required = false)]
     created_before: Option<When>,
+    #[param(value_type = shape::Limit, required = false)]
     limit: Option<usize>,
+    #[param(value_type = shape::Cursor, required = false)]
     cursor: Option<String>,
 }
 
@@ -149,7 +153,7 @@ async fn list(
 }
 
 /// One delivery, with all its attempts
-#[utoipa::path(get, path = "/v1/deliveries/{id}", tag = "deliveries", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/v1/deliveries/{id}", tag = "deliveries", params(("id" = shape::DeliveryId, Path)),
     responses((status = 200, body = DeliveryDetail), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn get(
     State(app): State<Arc<App>>,
@@ -160,7 +164,7 @@ async fn get(
 }
 
 /// Send a dead letter again, with a fresh budget
-#[utoipa::path(post, path = "/v1/deliveries/{id}/retry", tag = "deliveries", params(("id" = String, Path)),
+#[utoipa::path(post, path = "/v1/deliveries/{id}/retry", tag = "deliveries", params(("id" = shape::DeliveryId, Path)),
     responses((status = 200, body = DeliveryDetail), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn retry(
     State(app): State<Arc<App>>,
@@ -182,7 +186,7 @@ async fn retry(
 }
 
 /// End a delivery for good
-#[utoipa::path(post, path = "/v1/deliveries/{id}/abandon", tag = "deliveries", params(("id" = String, Path)),
+#[utoipa::path(post, path = "/v1/deliveries/{id}/abandon", tag = "deliveries", params(("id" = shape::DeliveryId, Path)),
     request_body = Option<Abandonment>,
     responses((status = 200, body = DeliveryDetail), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn abandon(

@@ -35,8 +35,9 @@ use crate::auth::caller::Caller;
 use crate::body::{Json, OptionalJson};
 use crate::page;
 use crate::problem::Problem;
+use crate::shape;
 use crate::when::When;
-use settings::{DestinationBody, NewSecret};
+use settings::{DestinationBody, DestinationChange, NewDestination, NewSecret};
 use view::{DestinationPage, DestinationView, view, views};
 
 /// How long an old secret signs along after a rotation (S2), unless another time is asked for …
@@ -60,9 +61,11 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DestinationList {
-    #[param(value_type = Option<String>)]
+    #[param(value_type = shape::TenantId, required = false)]
     tenant_id: Option<TenantId>,
+    #[param(value_type = shape::Limit, required = false)]
     limit: Option<usize>,
+    #[param(value_type = shape::Cursor, required = false)]
     cursor: Option<String>,
 }
 
@@ -78,7 +81,8 @@ pub(crate) struct NewDestinationView {
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rotation {
-    /// The new secret; made if it is not given.
+    /// The new secret, of the same kind as the old one; made if it is not given.
+    #[schema(value_type = Option<shape::SigningSecret>)]
     secret: Option<String>,
     /// How long the old one signs along. 24 hours unless given.
     #[schema(maximum = 604_800_000)]
@@ -97,10 +101,10 @@ pub(crate) struct Rotated {
 #[serde(deny_unknown_fields)]
 pub(crate) struct TestEvent {
     /// `doorstep.test` unless given.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<shape::EventType>)]
     r#type: Option<doorstep_core::route::EventType>,
     /// Any JSON value.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Value, required = false)]
     payload: Option<Box<serde_json::value::RawValue>>,
 }
 
@@ -108,13 +112,13 @@ pub(crate) struct TestEvent {
 pub(crate) struct TestResult {
     /// Whether the receiver took it.
     success: bool,
-    #[schema(value_type = String, example = "success")]
+    #[schema(value_type = shape::ClassName)]
     class: Class,
     attempt: AttemptView,
 }
 
 /// Make a destination
-#[utoipa::path(post, path = "/v1/destinations", tag = "destinations", request_body = DestinationBody,
+#[utoipa::path(post, path = "/v1/destinations", tag = "destinations", request_body = NewDestination,
     responses((status = 201, body = NewDestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn create(
     State(app): State<Arc<App>>,
@@ -162,7 +166,7 @@ async fn list(
 }
 
 /// One destination, with its state at a glance
-#[utoipa::path(get, path = "/v1/destinations/{id}", tag = "destinations", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/v1/destinations/{id}", tag = "destinations", params(("id" = shape::DestinationId, Path)),
     responses((status = 200, body = DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn get(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<DestinationId>) -> Result<Response, Problem> {
     shown(&app, caller.reach, &*known(&app, &caller, id)?).await
@@ -170,7 +174,7 @@ async fn get(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<Destination
 
 /// Change a destination
 #[utoipa::path(patch, path = "/v1/destinations/{id}", tag = "destinations",
-    params(("id" = String, Path), ("if-match" = Option<String>, Header)), request_body = DestinationBody,
+    params(("id" = shape::DestinationId, Path), ("if-match" = Option<shape::IfMatch>, Header)), request_body = DestinationChange,
     responses((status = 200, body = DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn change(
     State(app): State<Arc<App>>,
@@ -190,7 +194,7 @@ async fn change(
 
 /// Delete a destination and everything that is queued for it
 #[utoipa::path(delete, path = "/v1/destinations/{id}", tag = "destinations",
-    params(("id" = String, Path), ("if-match" = Option<String>, Header)),
+    params(("id" = shape::DestinationId, Path), ("if-match" = Option<shape::IfMatch>, Header)),
     responses((status = 204), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn remove(
     State(app): State<Arc<App>>,
@@ -207,28 +211,28 @@ async fn remove(
 }
 
 /// Hold everything for this destination
-#[utoipa::path(post, path = "/v1/destinations/{id}/pause", tag = "destinations", params(("id" = String, Path)),
+#[utoipa::path(post, path = "/v1/destinations/{id}/pause", tag = "destinations", params(("id" = shape::DestinationId, Path)),
     responses((status = 200, body = DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn pause(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<DestinationId>) -> Result<Response, Problem> {
     handle(&app, &caller, id, Hand::Pause).await
 }
 
 /// End a pause or a suspension; what has queued up drains slowly at first
-#[utoipa::path(post, path = "/v1/destinations/{id}/resume", tag = "destinations", params(("id" = String, Path)),
+#[utoipa::path(post, path = "/v1/destinations/{id}/resume", tag = "destinations", params(("id" = shape::DestinationId, Path)),
     responses((status = 200, body = DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn resume(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<DestinationId>) -> Result<Response, Problem> {
     handle(&app, &caller, id, Hand::Resume).await
 }
 
 /// Let one probe through an open breaker now
-#[utoipa::path(post, path = "/v1/destinations/{id}/probe", tag = "destinations", params(("id" = String, Path)),
+#[utoipa::path(post, path = "/v1/destinations/{id}/probe", tag = "destinations", params(("id" = shape::DestinationId, Path)),
     responses((status = 200, body = DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn probe(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<DestinationId>) -> Result<Response, Problem> {
     handle(&app, &caller, id, Hand::Probe).await
 }
 
 /// End a throttle now, and forget how many there were
-#[utoipa::path(post, path = "/v1/destinations/{id}/clear-throttle", tag = "destinations", params(("id" = String, Path)),
+#[utoipa::path(post, path = "/v1/destinations/{id}/clear-throttle", tag = "destinations", params(("id" = shape::DestinationId, Path)),
     responses((status = 200, body = DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn clear_throttle(
     State(app): State<Arc<App>>,
@@ -241,7 +245,7 @@ async fn clear_throttle(
 /// Send a test event now, and see what comes back
 ///
 /// It goes the way of every request, signed and to a vetted address, but past the gate, and no record is kept.
-#[utoipa::path(post, path = "/v1/destinations/{id}/test", tag = "destinations", params(("id" = String, Path)),
+#[utoipa::path(post, path = "/v1/destinations/{id}/test", tag = "destinations", params(("id" = shape::DestinationId, Path)),
     request_body = Option<TestEvent>,
     responses((status = 200, body = TestResult), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn test(
@@ -283,7 +287,7 @@ async fn test(
 }
 
 /// Sign with a new secret; the old one signs along for a while
-#[utoipa::path(post, path = "/v1/destinations/{id}/secrets/rotate", tag = "destinations", params(("id" = String, Path)),
+#[utoipa::path(post, path = "/v1/destinations/{id}/secrets/rotate", tag = "destinations", params(("id" = shape::DestinationId, Path)),
     request_body = Option<Rotation>,
     responses((status = 200, body = Rotated), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn rotate(

@@ -15,11 +15,12 @@ use http::header::LOCATION;
 use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::events::{SCHEMA_VERSION_BYTES_MAX, TTL_MAX, TTL_MIN};
+use super::events::{SCHEMA_VERSION_CHARS_MAX, TTL_MAX, TTL_MIN};
 use crate::app::App;
 use crate::ask::{Id, Query};
 use crate::auth::caller::Caller;
@@ -28,6 +29,7 @@ use crate::etag::{check_match, etag};
 use crate::field::Field;
 use crate::page;
 use crate::problem::{FieldFault, Problem};
+use crate::shape;
 use crate::when::When;
 
 const DESCRIPTION_CHARS_MAX: usize = 2_000;
@@ -42,20 +44,21 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventTypeBody {
     /// Needed for a new one; it does not change.
-    #[schema(value_type = Option<String>, example = "invoice.paid")]
+    #[schema(value_type = Option<shape::EventType>)]
     name: Option<EventType>,
     #[serde(default)]
     #[schema(value_type = Option<String>, max_length = 2000)]
     description: Field<String>,
     /// JSON Schemas by their version. In a change, those that are added: one that is there stays as it is.
     #[serde(default)]
-    #[schema(value_type = Option<Object>, example = json!({"1": {"type": "object", "required": ["amount"]}}))]
+    #[schema(value_type = shape::JsonSchemas, required = false)]
     schemas: BTreeMap<String, Value>,
     /// Counts for events that name no `schema_version`: the one that was added last, unless given.
+    #[schema(value_type = Option<shape::SchemaVersion>)]
     default_version: Option<String>,
     /// A payload as it might be.
     #[serde(default)]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Value, required = false)]
     example: Field<Value>,
     /// For events that bring none of their own.
     #[serde(default)]
@@ -65,17 +68,49 @@ pub(crate) struct EventTypeBody {
     archived: Option<bool>,
 }
 
+/// The body of a new one.
+#[derive(Debug)]
+pub(crate) enum NewEventType {}
+
+impl PartialSchema for NewEventType {
+    fn schema() -> RefOr<Schema> {
+        shape::needing(EventTypeBody::schema(), &["name"])
+    }
+}
+
+impl ToSchema for NewEventType {
+    fn schemas(all: &mut Vec<(String, RefOr<Schema>)>) {
+        EventTypeBody::schemas(all);
+    }
+}
+
+/// The body of a change.
+#[derive(Debug)]
+pub(crate) enum EventTypeChange {}
+
+impl PartialSchema for EventTypeChange {
+    fn schema() -> RefOr<Schema> {
+        shape::without(EventTypeBody::schema(), &["name"])
+    }
+}
+
+impl ToSchema for EventTypeChange {
+    fn schemas(all: &mut Vec<(String, RefOr<Schema>)>) {
+        EventTypeBody::schemas(all);
+    }
+}
+
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EventTypeView {
-    #[schema(value_type = String, example = "invoice.paid")]
+    #[schema(value_type = shape::EventType)]
     name: EventType,
     #[schema(required)]
     description: Option<String>,
-    #[schema(value_type = Object)]
+    #[schema(value_type = shape::JsonSchemas)]
     schemas: BTreeMap<String, Value>,
-    #[schema(required)]
+    #[schema(value_type = Option<shape::SchemaVersion>, required)]
     default_version: Option<String>,
-    #[schema(value_type = Option<Object>, required)]
+    #[schema(value_type = Value, required)]
     example: Option<Value>,
     #[schema(required)]
     ttl_ms: Option<u64>,
@@ -95,12 +130,14 @@ pub(crate) struct EventTypePage {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventTypeList {
+    #[param(value_type = shape::Limit, required = false)]
     limit: Option<usize>,
+    #[param(value_type = shape::Cursor, required = false)]
     cursor: Option<String>,
 }
 
 /// Register an event type
-#[utoipa::path(post, path = "/v1/event-types", tag = "event types", request_body = EventTypeBody,
+#[utoipa::path(post, path = "/v1/event-types", tag = "event types", request_body = NewEventType,
     responses((status = 201, body = EventTypeView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn create(
     State(app): State<Arc<App>>,
@@ -148,7 +185,7 @@ async fn list(
 }
 
 /// One event type
-#[utoipa::path(get, path = "/v1/event-types/{name}", tag = "event types", params(("name" = String, Path)),
+#[utoipa::path(get, path = "/v1/event-types/{name}", tag = "event types", params(("name" = shape::EventType, Path)),
     responses((status = 200, body = EventTypeView), (status = "4XX", body = Problem)))]
 async fn get(State(app): State<Arc<App>>, Id(name): Id<EventType>) -> Result<Response, Problem> {
     Ok(shown(&*known(&app, &name)?))
@@ -158,7 +195,7 @@ async fn get(State(app): State<Arc<App>>, Id(name): Id<EventType>) -> Result<Res
 ///
 /// Versions of its schema are added, never changed or taken away: events that were taken by one may be on their way still.
 #[utoipa::path(patch, path = "/v1/event-types/{name}", tag = "event types",
-    params(("name" = String, Path), ("if-match" = Option<String>, Header)), request_body = EventTypeBody,
+    params(("name" = shape::EventType, Path), ("if-match" = Option<shape::IfMatch>, Header)), request_body = EventTypeChange,
     responses((status = 200, body = EventTypeView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn change(
     State(app): State<Arc<App>>,
@@ -181,7 +218,7 @@ async fn change(
 ///
 /// It has to be archived first. Events that were taken stay as they are.
 #[utoipa::path(delete, path = "/v1/event-types/{name}", tag = "event types",
-    params(("name" = String, Path), ("if-match" = Option<String>, Header)),
+    params(("name" = shape::EventType, Path), ("if-match" = Option<shape::IfMatch>, Header)),
     responses((status = 204), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn remove(
     State(app): State<Arc<App>>,
@@ -235,8 +272,10 @@ impl EventTypeBody {
         let mut added = Vec::new();
         for (version, schema) in self.schemas {
             let at = format!("/schemas/{}", pointer_step(&version));
-            if !(1..=SCHEMA_VERSION_BYTES_MAX).contains(&version.len()) || version.chars().any(char::is_control) {
-                fault(at, format!("a version has 1 to {SCHEMA_VERSION_BYTES_MAX} bytes, such as 1 or 2026-11"));
+            if !(1..=SCHEMA_VERSION_CHARS_MAX).contains(&version.chars().count())
+                || version.chars().any(char::is_control)
+            {
+                fault(at, format!("a version has 1 to {SCHEMA_VERSION_CHARS_MAX} characters, such as 1 or 2026-11"));
             } else if registered.schemas.get(&version).is_some_and(|before| *before != schema) {
                 fault(at, "is there already and stays as it is: add another version".to_owned());
             } else if registered.schemas.insert(version.clone(), schema).is_none() {

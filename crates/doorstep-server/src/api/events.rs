@@ -27,13 +27,15 @@ use crate::app::App;
 use crate::ask::{Id, Query};
 use crate::auth::caller::Caller;
 use crate::body;
+use crate::object::Object;
 use crate::page;
 use crate::problem::Problem;
 use crate::rates::Standing;
+use crate::shape;
 use crate::when::When;
 use new::cloud::{self, Form};
-use new::{NewEvent, idempotency_key};
-pub(crate) use new::{SCHEMA_VERSION_BYTES_MAX, TTL_MAX, TTL_MIN};
+use new::{EventBody, NewEvent, idempotency_key};
+pub(crate) use new::{SCHEMA_VERSION_CHARS_MAX, TTL_MAX, TTL_MIN};
 
 /// Events in a batch.
 pub(crate) const BATCH_MAX: usize = 1_000;
@@ -49,7 +51,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
 /// An event that is on disk.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AcceptedView {
-    #[schema(value_type = String, example = "evt_01j9zq3k5v8w2x4y6z7a8b9c0d")]
+    #[schema(value_type = shape::EventId)]
     id: EventId,
     /// How many destinations it goes to.
     deliveries: usize,
@@ -61,7 +63,8 @@ pub(crate) struct AcceptedView {
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewBatch<'a> {
     #[serde(borrow)]
-    #[schema(value_type = Vec<NewEvent>, min_items = 1, max_items = 1000)]
+    /// Each is judged by itself: what is no event (see `NewEvent`) has a problem as its result.
+    #[schema(value_type = Vec<Value>, min_items = 1, max_items = 1000)]
     events: Vec<&'a RawValue>,
 }
 
@@ -80,20 +83,20 @@ pub(crate) enum ItemResult {
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EventView {
-    #[schema(value_type = String)]
+    #[schema(value_type = shape::EventId)]
     id: EventId,
-    #[schema(value_type = String)]
+    #[schema(value_type = shape::TenantId)]
     tenant_id: TenantId,
-    #[schema(value_type = String, example = "invoice.paid")]
+    #[schema(value_type = shape::EventType)]
     r#type: EventType,
-    #[schema(value_type = String)]
+    #[schema(value_type = shape::ContentType)]
     content_type: Arc<str>,
     payload_bytes: u64,
-    #[schema(value_type = Option<String>, required)]
+    #[schema(value_type = Option<shape::OrderingKey>, required)]
     ordering_key: Option<Arc<str>>,
     #[schema(required)]
     produced_at: Option<When>,
-    #[schema(value_type = Option<String>, required)]
+    #[schema(value_type = Option<shape::SchemaVersion>, required)]
     schema_version: Option<Arc<str>>,
     accepted_at: When,
     /// How many deliveries were made of it.
@@ -110,7 +113,7 @@ pub(crate) struct EventDetail {
     payload_sha256: String,
     /// The payload as it came, if it is JSON …
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Value, required = false)]
     payload: Option<Box<RawValue>>,
     /// … and otherwise in base64.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,15 +131,17 @@ pub(crate) struct EventPage {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventList {
-    #[param(value_type = Option<String>)]
+    #[param(value_type = shape::TenantId, required = false)]
     tenant_id: Option<TenantId>,
-    #[param(value_type = Option<String>)]
+    #[param(value_type = shape::EventType, required = false)]
     r#type: Option<EventType>,
-    #[param(value_type = Option<String>)]
+    #[param(value_type = When, required = false)]
     created_after: Option<When>,
-    #[param(value_type = Option<String>)]
+    #[param(value_type = When, required = false)]
     created_before: Option<When>,
+    #[param(value_type = shape::Limit, required = false)]
     limit: Option<usize>,
+    #[param(value_type = shape::Cursor, required = false)]
     cursor: Option<String>,
 }
 
@@ -145,7 +150,7 @@ pub(crate) struct EventList {
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventOf {
     /// Needed only where two tenants have an event with the same ID.
-    #[param(value_type = Option<String>)]
+    #[param(value_type = shape::TenantId, required = false)]
     tenant_id: Option<TenantId>,
 }
 
@@ -153,8 +158,8 @@ pub(crate) struct EventOf {
 ///
 /// The answer comes once it is on disk. The same event again (by `id`, or by the header `Idempotency-Key`) is answered as
 /// before, and makes no second delivery.
-#[utoipa::path(post, path = "/v1/events", tag = "events", request_body = NewEvent,
-    params(("idempotency-key" = Option<String>, Header), ("traceparent" = Option<String>, Header)),
+#[utoipa::path(post, path = "/v1/events", tag = "events", request_body = EventBody,
+    params(("idempotency-key" = Option<shape::IdempotencyKey>, Header), ("traceparent" = Option<shape::TraceParent>, Header)),
     responses((status = 202, body = AcceptedView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn accept(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let taken = take_one(&app, caller.reach, request).await;
@@ -172,7 +177,7 @@ async fn take_one(app: &App, reach: Reach, request: Request) -> Result<(Accepted
     let key = idempotency_key(&head.headers)?;
     let bytes = body::read(sent, body_max(app.limits.payload_max), app.limits.body_within).await?;
     let new = match form {
-        Form::Own => body::parse(&bytes)?,
+        Form::Own => body::parse::<Object<_>>(&bytes)?.0,
         Form::Structured => cloud::structured(&bytes, &head.uri)?,
         Form::Binary => cloud::binary(&head, bytes.clone())?,
     };
@@ -219,7 +224,7 @@ fn told(standing: Option<Standing>, replayed: bool) -> HeaderMap {
 ///
 /// Each has its own result: one that is refused does not keep the others out. An `Idempotency-Key` covers the whole batch.
 #[utoipa::path(post, path = "/v1/events/batch", tag = "events", request_body = NewBatch,
-    params(("idempotency-key" = Option<String>, Header), ("traceparent" = Option<String>, Header)),
+    params(("idempotency-key" = Option<shape::IdempotencyKey>, Header), ("traceparent" = Option<shape::TraceParent>, Header)),
     responses((status = 200, body = BatchResult), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn accept_batch(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let (head, sent) = request.into_parts();
@@ -229,7 +234,7 @@ async fn accept_batch(State(app): State<Arc<App>>, caller: Caller, request: Requ
     let form = Form::of(&head);
     let (batch, prefix) = match form {
         Form::Structured => (NewBatch { events: body::parse(&bytes)? }, ""),
-        Form::Own | Form::Binary => (body::parse(&bytes)?, "/events"),
+        Form::Own | Form::Binary => (body::parse::<Object<_>>(&bytes)?.0, "/events"),
     };
     let n = batch.events.len();
     if !(1..=BATCH_MAX).contains(&n) {
@@ -245,7 +250,7 @@ async fn accept_batch(State(app): State<Arc<App>>, caller: Caller, request: Requ
         let key = key.as_ref().map(|key| key.of_item(at));
         let new: Result<NewEvent<'_>, Problem> = match form {
             Form::Structured => cloud::structured(raw.get().as_bytes(), &head.uri),
-            Form::Own | Form::Binary => body::parse(raw.get().as_bytes()),
+            Form::Own | Form::Binary => body::parse(raw.get().as_bytes()).map(|Object(new)| new),
         };
         let read = new.and_then(|new| {
             let by_key = new.is_named_by(key.as_ref());
@@ -310,7 +315,7 @@ async fn list(
 }
 
 /// One event, with its payload
-#[utoipa::path(get, path = "/v1/events/{id}", tag = "events", params(("id" = String, Path), EventOf),
+#[utoipa::path(get, path = "/v1/events/{id}", tag = "events", params(("id" = shape::EventId, Path), EventOf),
     responses((status = 200, body = EventDetail), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn get(
     State(app): State<Arc<App>>,

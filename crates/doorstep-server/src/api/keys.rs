@@ -25,6 +25,7 @@ use crate::auth::ring::KEYS_MAX;
 use crate::body::Json;
 use crate::page;
 use crate::problem::{FieldFault, Problem};
+use crate::shape;
 use crate::when::When;
 
 /// Ranges that a key may be used from.
@@ -37,17 +38,16 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewKey {
-    #[schema(min_length = 1, max_length = 200, example = "billing service")]
+    #[schema(value_type = shape::Name)]
     name: String,
-    /// What it is good for: `ingest`, `read`, `operate`, `admin`.
-    #[schema(value_type = Vec<String>, example = json!(["ingest"]))]
+    #[schema(value_type = Vec<shape::ScopeName>, min_items = 1, example = json!(["ingest"]))]
     scopes: BTreeSet<Scope>,
     /// Limits it to this tenant's things.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<shape::TenantId>)]
     tenant_id: Option<TenantId>,
     /// Where it may be used from, such as `10.0.0.0/8`; anywhere if none is given.
     #[serde(default)]
-    #[schema(max_items = 50)]
+    #[schema(value_type = Vec<shape::Cidr>, max_items = 50)]
     source_cidrs: Vec<String>,
     #[serde(default)]
     expires_at: Option<When>,
@@ -55,12 +55,12 @@ pub(crate) struct NewKey {
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct KeyView {
-    #[schema(value_type = String, example = "key_01j9zq3k5v8w2x4y6z7a8b9c0d")]
+    #[schema(value_type = shape::KeyId)]
     id: KeyId,
     name: String,
-    #[schema(value_type = Vec<String>)]
+    #[schema(value_type = Vec<shape::ScopeName>)]
     scopes: BTreeSet<Scope>,
-    #[schema(value_type = Option<String>, required)]
+    #[schema(value_type = Option<shape::TenantId>, required)]
     tenant_id: Option<TenantId>,
     source_cidrs: Vec<String>,
     created_at: When,
@@ -93,7 +93,9 @@ pub(crate) struct KeyPage {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KeyList {
+    #[param(value_type = shape::Limit, required = false)]
     limit: Option<usize>,
+    #[param(value_type = shape::Cursor, required = false)]
     cursor: Option<String>,
 }
 
@@ -139,14 +141,14 @@ async fn list(
 }
 
 /// One API key
-#[utoipa::path(get, path = "/v1/keys/{id}", tag = "keys", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/v1/keys/{id}", tag = "keys", params(("id" = shape::KeyId, Path)),
     responses((status = 200, body = KeyView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn get(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<KeyId>) -> Result<axum::Json<KeyView>, Problem> {
     known(&app, &caller, id).await.map(KeyView::of).map(axum::Json)
 }
 
 /// Revoke an API key, at once and for ever
-#[utoipa::path(delete, path = "/v1/keys/{id}", tag = "keys", params(("id" = String, Path)),
+#[utoipa::path(delete, path = "/v1/keys/{id}", tag = "keys", params(("id" = shape::KeyId, Path)),
     responses((status = 204), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn revoke(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<KeyId>) -> Result<StatusCode, Problem> {
     let key = known(&app, &caller, id).await?;

@@ -18,6 +18,7 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::ask::{Id, Query};
 use crate::problem::Problem;
+use crate::shape;
 
 /// These need no key.
 pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
@@ -28,7 +29,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Signed {
-    #[param(value_type = String)]
+    #[param(value_type = shape::DestinationId)]
     destination_id: DestinationId,
     /// In seconds since the epoch.
     expires: i64,
@@ -38,9 +39,9 @@ pub(crate) struct Signed {
 /// The payload that a thin delivery refers to
 ///
 /// The URL is the `payload_url` of the delivery, and no key is needed.
-#[utoipa::path(get, path = "/v1/events/{id}/payload", tag = "events", params(("id" = String, Path), Signed), security(()),
+#[utoipa::path(get, path = "/v1/events/{id}/payload", tag = "events", params(("id" = shape::EventId, Path), Signed), security(()),
     responses((status = 200, description = "The payload as it came, with its own content type"),
-        (status = 403, body = Problem), (status = 410, body = Problem), (status = 503, body = Problem)))]
+        (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn fetch(
     State(app): State<Arc<App>>,
     Id(event_id): Id<EventId>,

@@ -31,6 +31,7 @@ use crate::auth::cookie;
 use crate::auth::ring::SESSIONS_MAX;
 use crate::body::Json;
 use crate::problem::Problem;
+use crate::shape;
 use crate::when::When;
 
 /// How long a session lasts, from when it was asked for.
@@ -51,7 +52,7 @@ pub(crate) fn open_routes() -> OpenApiRouter<Arc<App>> {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewSession {
-    #[schema(value_type = String)]
+    #[schema(value_type = shape::TenantId)]
     tenant_id: TenantId,
     /// How long it lasts. An hour unless given, and at most.
     #[schema(minimum = 60_000, maximum = 3_600_000)]
@@ -60,7 +61,7 @@ pub(crate) struct NewSession {
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct NewSessionView {
-    #[schema(value_type = String)]
+    #[schema(value_type = shape::SessionId)]
     id: SessionId,
     /// Where to send the browser, behind this server's address.
     #[schema(example = "/portal/#code=pss_…")]
@@ -73,14 +74,15 @@ pub(crate) struct NewSessionView {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Entry {
+    #[schema(value_type = shape::PortalCode)]
     code: String,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SessionView {
-    #[schema(value_type = String)]
+    #[schema(value_type = shape::SessionId)]
     id: SessionId,
-    #[schema(value_type = String)]
+    #[schema(value_type = shape::TenantId)]
     tenant_id: TenantId,
     expires_at: When,
 }
@@ -89,7 +91,7 @@ pub(crate) struct SessionView {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SessionsOf {
-    #[param(value_type = String)]
+    #[param(value_type = shape::TenantId)]
     tenant_id: TenantId,
 }
 
@@ -148,7 +150,7 @@ async fn end_all(
 /// Exchange a code for a session's cookie
 ///
 /// The cookie opens this tenant's things under `/v1`, to look at and to operate, until the session is over.
-#[utoipa::path(post, path = "/portal/session", tag = "portal", request_body = Entry,
+#[utoipa::path(post, path = "/portal/session", tag = "portal", request_body = Entry, security(()),
     responses((status = 200, body = SessionView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn enter(
     State(app): State<Arc<App>>,

@@ -24,6 +24,7 @@ use crate::app::App;
 use crate::ask::Query;
 use crate::auth::caller::Caller;
 use crate::problem::Problem;
+use crate::shape;
 use crate::when::When;
 
 /// A quiet stream says this often that it is still there.
@@ -37,9 +38,9 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Watch {
-    #[param(value_type = Option<String>)]
+    #[param(value_type = shape::TenantId, required = false)]
     tenant_id: Option<TenantId>,
-    #[param(value_type = Option<String>)]
+    #[param(value_type = shape::DestinationId, required = false)]
     destination_id: Option<DestinationId>,
 }
 
@@ -47,29 +48,29 @@ pub(crate) struct Watch {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AttemptNews {
     at: When,
-    #[schema(value_type = String)]
+    #[schema(value_type = shape::TenantId)]
     tenant_id: TenantId,
-    #[schema(value_type = String)]
+    #[schema(value_type = shape::DestinationId)]
     destination_id: DestinationId,
-    #[schema(value_type = String)]
+    #[schema(value_type = shape::DeliveryId)]
     delivery_id: DeliveryId,
-    #[schema(value_type = String)]
+    #[schema(value_type = shape::AttemptId)]
     attempt_id: AttemptId,
-    #[schema(value_type = String)]
+    #[schema(value_type = shape::EventId)]
     event_id: EventId,
-    #[schema(value_type = String)]
+    #[schema(value_type = shape::EventType)]
     event_type: EventType,
     number: u32,
-    #[schema(value_type = String)]
+    #[schema(value_type = shape::ClassName)]
     class: Class,
     status_code: Option<u16>,
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<shape::FaultName>)]
     error: Option<Fault>,
     total_ms: u64,
     then: Then,
     /// When it is tried again.
     retry_at: Option<When>,
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<shape::DeadReasonName>)]
     reason: Option<DeadReason>,
 }
 
@@ -87,9 +88,9 @@ pub(crate) enum Then {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct GateNews {
     at: When,
-    #[schema(value_type = String)]
+    #[schema(value_type = shape::TenantId)]
     tenant_id: TenantId,
-    #[schema(value_type = String)]
+    #[schema(value_type = shape::DestinationId)]
     destination_id: DestinationId,
     #[serde(flatten)]
     #[schema(inline)]
@@ -101,7 +102,7 @@ pub(crate) struct GateNews {
 pub(crate) enum Change {
     Throttled {
         until: When,
-        #[schema(value_type = String)]
+        #[schema(value_type = shape::ThrottleReasonName)]
         reason: ThrottleReason,
         consecutive: u32,
     },
@@ -112,7 +113,7 @@ pub(crate) enum Change {
     },
     Recovered,
     Suspended {
-        #[schema(value_type = String)]
+        #[schema(value_type = shape::SuspensionReasonName)]
         reason: SuspensionReason,
     },
 }

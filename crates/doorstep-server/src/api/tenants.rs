@@ -21,13 +21,15 @@ use crate::ask::{Id, Query};
 use crate::auth::caller::Caller;
 use crate::body::Json;
 use crate::field::Field;
+use crate::object;
 use crate::page;
 use crate::problem::{FieldFault, Problem};
+use crate::shape;
 use crate::when::When;
 
 /// A tenant's name is at most this many characters.
 pub(crate) const NAME_CHARS_MAX: usize = 200;
-const EMAIL_BYTES_MAX: usize = 254;
+const EMAIL_CHARS_MAX: usize = 254;
 /// A tenant's share in the turns is at most this.
 const WEIGHT_MAX: u32 = 1_000;
 /// Events a second, and at once.
@@ -40,16 +42,16 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewTenant {
-    #[schema(min_length = 1, max_length = 200, example = "Acme")]
+    #[schema(value_type = shape::Name)]
     name: String,
     /// Where notices about its destinations go.
-    #[schema(example = "ops@acme.example")]
+    #[schema(value_type = Option<shape::Email>)]
     contact_email: Option<String>,
     /// Its share in the turns when capacity is short. 1 unless given.
     #[schema(minimum = 1, maximum = 1000)]
     weight: Option<u32>,
     /// How fast its producers may send. Without it, `ingest_per_second` of the configuration counts.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object::field")]
     #[schema(value_type = Option<RateBody>)]
     ingest_rate: Field<RateBody>,
 }
@@ -57,14 +59,15 @@ pub(crate) struct NewTenant {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TenantChange {
+    #[schema(value_type = Option<shape::Name>)]
     name: Option<String>,
     #[serde(default)]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<shape::Email>)]
     contact_email: Field<String>,
     #[schema(minimum = 1, maximum = 1000)]
     weight: Option<u32>,
     /// How fast its producers may send. Without it, `ingest_per_second` of the configuration counts.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object::field")]
     #[schema(value_type = Option<RateBody>)]
     ingest_rate: Field<RateBody>,
 }
@@ -87,10 +90,11 @@ impl RateBody {
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TenantView {
-    #[schema(value_type = String, example = "ten_01j9zq3k5v8w2x4y6z7a8b9c0d")]
+    #[schema(value_type = shape::TenantId)]
     id: TenantId,
+    #[schema(value_type = shape::Name)]
     name: String,
-    #[schema(required)]
+    #[schema(value_type = Option<shape::Email>, required)]
     contact_email: Option<String>,
     weight: u32,
     #[schema(required)]
@@ -109,7 +113,9 @@ pub(crate) struct TenantPage {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TenantList {
+    #[param(value_type = shape::Limit, required = false)]
     limit: Option<usize>,
+    #[param(value_type = shape::Cursor, required = false)]
     cursor: Option<String>,
 }
 
@@ -160,7 +166,7 @@ async fn list(
 }
 
 /// One tenant
-#[utoipa::path(get, path = "/v1/tenants/{id}", tag = "tenants", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/v1/tenants/{id}", tag = "tenants", params(("id" = shape::TenantId, Path)),
     responses((status = 200, body = TenantView), (status = "4XX", body = Problem)))]
 async fn get(
     State(app): State<Arc<App>>,
@@ -171,7 +177,7 @@ async fn get(
 }
 
 /// Change a tenant
-#[utoipa::path(patch, path = "/v1/tenants/{id}", tag = "tenants", params(("id" = String, Path)), request_body = TenantChange,
+#[utoipa::path(patch, path = "/v1/tenants/{id}", tag = "tenants", params(("id" = shape::TenantId, Path)), request_body = TenantChange,
     responses((status = 200, body = TenantView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn change(
     State(app): State<Arc<App>>,
@@ -270,7 +276,8 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
 
 /// Whether mail could be sent there. What the receiving server thinks of it, only sending tells.
 fn is_email(text: &str) -> bool {
-    let visible = text.len() <= EMAIL_BYTES_MAX && text.chars().all(|c| !c.is_whitespace() && !c.is_control());
+    let visible =
+        text.chars().count() <= EMAIL_CHARS_MAX && text.chars().all(|c| !c.is_whitespace() && !c.is_control());
     visible
         && text.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty() && !host.contains('@'))
 }

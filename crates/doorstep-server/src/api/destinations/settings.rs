@@ -18,11 +18,14 @@ use doorstep_core::signature::{ExtraStyle, PrivateKey, Secret, SharedSecret};
 use doorstep_core::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 use crate::api::tenants::check_name;
 use crate::field::Field;
+use crate::object;
 use crate::problem::{FieldFault, Problem};
+use crate::shape;
 
 /// A receiver has this long to answer, unless its destination says otherwise …
 pub(super) const TIMEOUT_DEFAULT: Millis = Millis::from_secs(15);
@@ -36,43 +39,44 @@ const BURST_MAX: u32 = 100_000;
 /// Bytes of a new secret.
 const SECRET_LEN: usize = 32;
 
-/// What may be said of a destination. In a change, what is left out stays, and null takes it back to its default. Without `Debug`: there
-/// are secrets in it.
+/// What may be said of a destination. In a change, what is left out stays, and null takes it back to its default.
+// Without `Debug`: there are secrets in it.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DestinationBody {
     /// Whose it is. Needed for a new one, and never changed.
-    #[schema(value_type = Option<String>, example = "ten_01j9zq3k5v8w2x4y6z7a8b9c0d")]
+    #[schema(value_type = Option<shape::TenantId>)]
     pub(super) tenant_id: Option<TenantId>,
-    /// The signing secret of a new one, `whsec_…` or `whsk_…`; made if it is not given.
+    /// The signing secret of a new one, of the kind that `signing.algorithm` says; made if it is not given.
+    #[schema(value_type = Option<shape::SigningSecret>)]
     secret: Option<String>,
     /// Where to: `https://…`
-    #[schema(example = "https://acme.example/webhooks")]
+    #[schema(value_type = Option<shape::TargetUrl>)]
     url: Option<String>,
     #[serde(default)]
-    #[schema(value_type = Option<String>, max_length = 200)]
+    #[schema(value_type = Option<shape::Name>)]
     name: Field<String>,
     /// Which types of events, with globs. All unless given.
     #[serde(default)]
-    #[schema(value_type = Option<Vec<String>>, example = json!(["invoice.*"]))]
+    #[schema(value_type = Option<shape::TypePatterns>)]
     event_types: Field<Box<RawValue>>,
     /// Which payloads: see the reference of filters.
     #[serde(default)]
-    #[schema(value_type = Option<Object>, example = json!({"data.amount": {"gte": 100}}))]
+    #[schema(value_type = Option<shape::Filter>)]
     filter: Field<Box<RawValue>>,
     /// A preset's name (`standard`, `patient`, `brief`) or an object.
     #[serde(default)]
-    #[schema(value_type = Option<Object>, example = "standard")]
+    #[schema(value_type = Option<shape::Policy>)]
     policy: Field<PolicySpec>,
     /// What a status means for this receiver, where it is not what it usually means.
     #[serde(default)]
-    #[schema(value_type = Option<Object>, example = json!({"404": "transient"}))]
+    #[schema(value_type = Option<shape::StatusOverrides>)]
     status_overrides: Field<BTreeMap<u16, Class>>,
     /// At most this many requests at once. 10 unless given.
     #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
     concurrency: Field<u32>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object::field")]
     #[schema(value_type = Option<RateLimit>)]
     rate_limit: Field<RateLimit>,
     #[serde(default)]
@@ -80,7 +84,7 @@ pub(crate) struct DestinationBody {
     ordering: Field<OrderingName>,
     /// What happens behind a dead delivery with the same ordering key.
     #[serde(default)]
-    #[schema(value_type = Option<String>, example = "skip")]
+    #[schema(value_type = Option<shape::BehindDeadName>)]
     behind_dead: Field<BehindDead>,
     /// How long one request may take. 15 000 unless given.
     #[serde(default)]
@@ -88,26 +92,58 @@ pub(crate) struct DestinationBody {
     timeout_ms: Field<u64>,
     /// Sent along with each request. Their values are never shown again.
     #[serde(default)]
-    #[schema(value_type = Option<Object>, example = json!({"authorization": "Bearer …"}))]
+    #[schema(value_type = Option<shape::Headers>)]
     headers: Field<BTreeMap<String, String>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object::field")]
     #[schema(value_type = Option<Signing>)]
     signing: Field<Signing>,
     /// `full`: the body is the payload; `thin`: a reference to it. `full` unless given.
     #[serde(default)]
-    #[schema(value_type = Option<String>, example = "full")]
+    #[schema(value_type = Option<shape::PayloadModeName>)]
     payload_mode: Field<PayloadMode>,
     /// `plain`, `cloudevents_binary` or `cloudevents_structured`. `plain` unless given.
     #[serde(default)]
-    #[schema(value_type = Option<String>, example = "plain")]
+    #[schema(value_type = Option<shape::FormatName>)]
     format: Field<Format>,
     /// Whether requests carry the `traceparent` of their event on. They do unless told otherwise.
     #[serde(default)]
     #[schema(value_type = Option<bool>)]
     send_traceparent: Field<bool>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object::field")]
     #[schema(value_type = Option<TlsBody>)]
     tls: Field<TlsBody>,
+}
+
+/// The body of a new one.
+#[derive(Debug)]
+pub(crate) enum NewDestination {}
+
+impl PartialSchema for NewDestination {
+    fn schema() -> RefOr<Schema> {
+        shape::needing(DestinationBody::schema(), &["tenant_id", "url"])
+    }
+}
+
+impl ToSchema for NewDestination {
+    fn schemas(all: &mut Vec<(String, RefOr<Schema>)>) {
+        DestinationBody::schemas(all);
+    }
+}
+
+/// The body of a change.
+#[derive(Debug)]
+pub(crate) enum DestinationChange {}
+
+impl PartialSchema for DestinationChange {
+    fn schema() -> RefOr<Schema> {
+        shape::without(DestinationBody::schema(), &["tenant_id", "secret"])
+    }
+}
+
+impl ToSchema for DestinationChange {
+    fn schemas(all: &mut Vec<(String, RefOr<Schema>)>) {
+        DestinationBody::schemas(all);
+    }
 }
 
 /// What TLS proves to this receiver, and whom it believes there. Given, it replaces all of what was there.
@@ -157,7 +193,7 @@ pub(crate) struct Signing {
     pub(super) algorithm: Algorithm,
     /// Header styles beside the standard one, for receivers that already verify them: `x_signature`, `github`, `stripe`.
     #[serde(default)]
-    #[schema(value_type = Vec<String>, example = json!(["github"]))]
+    #[schema(value_type = Vec<shape::ExtraStyleName>, example = json!(["github"]))]
     pub(super) also: std::collections::BTreeSet<ExtraStyle>,
 }
 

@@ -22,6 +22,7 @@ use super::certificate::CertificateView;
 use super::settings::{OrderingName, RateLimit, Signing, algorithm};
 use crate::app::App;
 use crate::problem::Problem;
+use crate::shape;
 use crate::when::When;
 
 /// What counts for the success rate: the last hour.
@@ -29,45 +30,46 @@ const SUCCESS_RATE_OVER: Millis = Millis::from_hours(1);
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DestinationView {
-    #[schema(value_type = String, example = "dst_01j9zq3k5v8w2x4y6z7a8b9c0d")]
+    #[schema(value_type = shape::DestinationId)]
     id: DestinationId,
-    #[schema(value_type = String)]
+    #[schema(value_type = shape::TenantId)]
     tenant_id: TenantId,
-    #[schema(required)]
+    #[schema(value_type = Option<shape::Name>, required)]
     name: Option<String>,
+    #[schema(value_type = shape::TargetUrl)]
     url: String,
-    #[schema(value_type = Vec<String>)]
+    #[schema(value_type = shape::TypePatterns)]
     event_types: TypePatterns,
-    #[schema(value_type = Option<Object>, required)]
+    #[schema(value_type = Option<shape::Filter>, required)]
     filter: Option<Filter>,
-    #[schema(value_type = Object)]
+    #[schema(value_type = shape::Policy)]
     policy: PolicySpec,
-    #[schema(value_type = Object)]
+    #[schema(value_type = shape::StatusOverrides)]
     status_overrides: StatusOverrides,
     concurrency: u32,
     rate_limit: RateLimit,
     ordering: OrderingName,
-    #[schema(value_type = Option<String>, required)]
+    #[schema(value_type = Option<shape::BehindDeadName>, required)]
     behind_dead: Option<BehindDead>,
     timeout_ms: u64,
     /// The names of the headers that are sent along; their values are not shown.
     #[schema(value_type = Object, example = json!({"authorization": "***"}))]
     headers: BTreeMap<String, &'static str>,
     signing: Signing,
-    #[schema(value_type = String, example = "full")]
+    #[schema(value_type = shape::PayloadModeName)]
     payload_mode: PayloadMode,
-    #[schema(value_type = String, example = "plain")]
+    #[schema(value_type = shape::FormatName)]
     format: Format,
     send_traceparent: bool,
     tls: TlsView,
     created_at: When,
     updated_at: When,
 
-    #[schema(value_type = String, example = "active")]
+    #[schema(value_type = shape::GateStatusName)]
     status: GateStatus,
     #[schema(required)]
     throttled_until: Option<When>,
-    #[schema(value_type = Option<String>, required)]
+    #[schema(value_type = Option<shape::ThrottleReasonName>, required)]
     throttle_reason: Option<ThrottleReason>,
     /// Throttles in a row.
     throttle_count: u32,
@@ -75,7 +77,7 @@ pub(crate) struct DestinationView {
     /// When an open breaker lets a probe through.
     #[schema(required)]
     next_probe_at: Option<When>,
-    #[schema(value_type = Option<String>, required)]
+    #[schema(value_type = Option<shape::SuspensionReasonName>, required)]
     suspension_reason: Option<SuspensionReason>,
     /// What throttling has taught about this receiver, in requests per second.
     #[schema(required)]

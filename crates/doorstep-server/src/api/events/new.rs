@@ -19,15 +19,18 @@ use doorstep_core::similar::nearest;
 use doorstep_core::time::Millis;
 use http::{HeaderMap, HeaderValue};
 use serde::{Deserialize, Deserializer};
+use serde_json::json;
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 use crate::app::App;
 use crate::problem::{FieldFault, Problem};
+use crate::shape;
 use crate::when::When;
 
-const ORDERING_KEY_BYTES_MAX: usize = 256;
-pub(crate) const SCHEMA_VERSION_BYTES_MAX: usize = 64;
+const ORDERING_KEY_CHARS_MAX: usize = 256;
+pub(crate) const SCHEMA_VERSION_CHARS_MAX: usize = 64;
 const CONTENT_TYPE_BYTES_MAX: usize = 256;
 const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
 /// An event that nobody wants any more after this long; ninety days at most.
@@ -40,34 +43,34 @@ const JSON: &str = "application/json";
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewEvent<'a> {
-    #[schema(value_type = String, example = "ten_01j9zq3k5v8w2x4y6z7a8b9c0d")]
+    #[schema(value_type = shape::TenantId)]
     tenant_id: TenantId,
     #[serde(borrow)]
-    #[schema(value_type = String, example = "invoice.paid")]
+    #[schema(value_type = shape::EventType)]
     r#type: Cow<'a, str>,
     /// Any JSON value. Its bytes are sent exactly as they stand here.
     #[serde(borrow, default, deserialize_with = "even_null")]
-    #[schema(value_type = Object, example = json!({"amount": 100}))]
+    #[schema(value_type = Value, required = false, example = json!({"amount": 100}))]
     payload: Option<&'a RawValue>,
     /// Anything else, together with `content_type`.
     #[serde(borrow, default)]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<shape::Base64>)]
     payload_base64: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
-    #[schema(value_type = Option<String>, example = "text/plain")]
+    #[schema(value_type = Option<shape::ContentType>)]
     content_type: Option<Cow<'a, str>>,
-    /// The producer's own ID, 1 to 128 letters, digits, `_` and `-`; made if it is not given.
+    /// The producer's own ID; made if it is not given.
     #[serde(borrow, default)]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<shape::EventId>)]
     id: Option<Cow<'a, str>>,
     /// Deliveries with the same key go in order to destinations that ask for it.
     #[serde(borrow, default)]
-    #[schema(value_type = Option<String>, max_length = 256)]
+    #[schema(value_type = Option<shape::OrderingKey>)]
     ordering_key: Option<Cow<'a, str>>,
     #[serde(default)]
     produced_at: Option<When>,
     #[serde(borrow, default)]
-    #[schema(value_type = Option<String>, max_length = 64)]
+    #[schema(value_type = Option<shape::SchemaVersion>)]
     schema_version: Option<Cow<'a, str>>,
     /// It is given up after this long, whatever its destinations' policies say.
     #[serde(default)]
@@ -75,11 +78,44 @@ pub(crate) struct NewEvent<'a> {
     ttl_ms: Option<u64>,
     /// Sent along with each of its deliveries.
     #[serde(default)]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<shape::Headers>)]
     headers: Option<BTreeMap<String, String>>,
     /// The payload, where it comes neither as JSON nor in base64.
     #[serde(skip)]
     bytes: Option<Bytes>,
+}
+
+/// The body of a new event: its payload is JSON, or it is in base64 and has a content type.
+#[derive(Debug)]
+pub(crate) enum EventBody {}
+
+impl PartialSchema for EventBody {
+    fn schema() -> RefOr<Schema> {
+        shape::one_of(
+            NewEvent::schema(),
+            json!([
+                {"required": ["payload"], "properties": {"payload_base64": {"type": "null"}}},
+                {
+                    "required": ["payload_base64", "content_type"],
+                    "properties": {
+                        "payload": {"not": {}},
+                        "payload_base64": {"type": "string"},
+                        "content_type": {"type": "string"},
+                    },
+                },
+            ]),
+        )
+    }
+}
+
+impl ToSchema for EventBody {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "NewEvent".into()
+    }
+
+    fn schemas(all: &mut Vec<(String, RefOr<Schema>)>) {
+        NewEvent::schemas(all);
+    }
 }
 
 impl<'a> NewEvent<'a> {
@@ -127,13 +163,13 @@ impl<'a> NewEvent<'a> {
             (None, None) => Some(EventId::generated(app.engine.new_id())),
         };
         for (pointer, text, max) in [
-            ("/ordering_key", &self.ordering_key, ORDERING_KEY_BYTES_MAX),
-            ("/schema_version", &self.schema_version, SCHEMA_VERSION_BYTES_MAX),
+            ("/ordering_key", &self.ordering_key, ORDERING_KEY_CHARS_MAX),
+            ("/schema_version", &self.schema_version, SCHEMA_VERSION_CHARS_MAX),
         ] {
             if let Some(text) = text
-                && !(1..=max).contains(&text.len())
+                && (!(1..=max).contains(&text.chars().count()) || text.chars().any(char::is_control))
             {
-                fault(pointer, format!("has 1 to {max} bytes, but this has {}", text.len()));
+                fault(pointer, format!("has 1 to {max} characters, and no line breaks or other control characters"));
             }
         }
         if let Some(ttl) = self.ttl_ms

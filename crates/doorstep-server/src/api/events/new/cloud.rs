@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::NewEvent;
+use crate::object::Object;
 use crate::problem::{FieldFault, Problem};
 use crate::when::When;
 
@@ -88,7 +89,7 @@ struct CloudEvent<'a> {
 }
 
 pub(in super::super) fn structured<'a>(body: &'a [u8], uri: &Uri) -> Result<NewEvent<'a>, Problem> {
-    let event: CloudEvent<'a> = crate::body::parse(body)?;
+    let Object(event): Object<CloudEvent<'a>> = crate::body::parse(body)?;
     check_version(&event.specversion, "/specversion")?;
     let tenant_id = asked_tenant(uri)?.or(event.tenantid).ok_or_else(|| no_tenant("/tenantid"))?;
     let is_json = event.datacontenttype.as_deref().is_none_or(|kind| {
