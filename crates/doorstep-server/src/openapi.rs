@@ -56,7 +56,7 @@ pub(crate) fn polish(document: &mut utoipa::openapi::OpenApi) {
         for operation in all.into_iter().flatten() {
             let tag = operation.tags.as_ref().and_then(|tags| tags.first().cloned()).unwrap_or_default();
             let handler = operation.operation_id.take().unwrap_or_default();
-            operation.operation_id = Some(format!("{}_{handler}", tag.replace('-', "_")));
+            operation.operation_id = Some(format!("{}_{handler}", tag.replace(['-', ' '], "_")));
             for parameter in operation.parameters.iter_mut().flatten() {
                 if let RefOr::T(Parameter { schema: Some(schema), .. }) = parameter {
                     shape::not_null(schema);

@@ -57,3 +57,53 @@ fn every_operation_that_needs_a_key_says_what_a_refusal_looks_like() {
         assert!(problem.is_string(), "{what} does not describe its refusals");
     }
 }
+
+/// Every example in it, with its place, and the schema that it has to fit.
+fn examples(document: &Value) -> Vec<(String, Value, Value)> {
+    let mut found = Vec::new();
+    for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+        examples_within(schema, name, &mut found);
+    }
+    for (what, operation) in operations(document) {
+        for parameter in operation["parameters"].as_array().into_iter().flatten() {
+            let at = format!("{what} {}", parameter["name"]);
+            examples_within(&parameter["schema"], &at, &mut found);
+            let own = parameter.get("example").cloned().map(|example| (at, example, parameter["schema"].clone()));
+            found.extend(own);
+        }
+    }
+    found
+}
+
+fn examples_within(schema: &Value, at: &str, found: &mut Vec<(String, Value, Value)>) {
+    let Value::Object(words) = schema else { return };
+    let several = words.get("examples").and_then(Value::as_array).into_iter().flatten();
+    for example in words.get("example").into_iter().chain(several) {
+        found.push((at.to_owned(), example.clone(), schema.clone()));
+    }
+    for word in ["oneOf", "anyOf", "allOf"] {
+        for (n, part) in words.get(word).and_then(Value::as_array).into_iter().flatten().enumerate() {
+            examples_within(part, &format!("{at}/{word}/{n}"), found);
+        }
+    }
+    for word in ["items", "additionalProperties", "propertyNames"] {
+        words.get(word).into_iter().for_each(|part| examples_within(part, &format!("{at}/{word}"), found));
+    }
+    for (name, part) in words.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        examples_within(part, &format!("{at}/{name}"), found);
+    }
+}
+
+#[test]
+fn every_example_fits_its_schema() {
+    let document = document();
+    let examples = examples(&document);
+    assert!(examples.len() > 20, "only {} examples were found", examples.len());
+    for (at, example, schema) in examples {
+        // References lead into the document.
+        let whole = serde_json::json!({"allOf": [schema], "components": document["components"]});
+        let validator = jsonschema::options().should_validate_formats(true).build(&whole).unwrap();
+        let faults: Vec<String> = validator.iter_errors(&example).map(|fault| fault.to_string()).collect();
+        assert!(faults.is_empty(), "{at}: {example} {faults:?}");
+    }
+}

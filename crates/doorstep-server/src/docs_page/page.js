@@ -18,11 +18,18 @@ const resolve = (doc, schema) => {
 const kind = (doc, schema) => {
   const name = schema.$ref && schema.$ref.split("/").pop();
   const one = resolve(doc, schema);
-  if (one.oneOf || one.anyOf) return (one.oneOf || one.anyOf).map((each) => kind(doc, each)).join(" or ");
+  if ((one.oneOf || one.anyOf) && !one.properties) return (one.oneOf || one.anyOf).map((each) => kind(doc, each)).join(" or ");
   if (one.enum) return one.enum.map((value) => JSON.stringify(value)).join(" | ");
   const types = [].concat(one.type || "anything");
   const said = types.map((type) => (type === "array" ? `list of ${kind(doc, one.items || {})}` : type)).join(" or ");
   return name ? `${name}: ${said}` : said;
+};
+
+// What may also be null is described as what it is otherwise.
+const meant = (doc, schema) => {
+  const one = resolve(doc, schema);
+  const [first, ...others] = (one.oneOf || []).filter((each) => resolve(doc, each).type !== "null");
+  return first && !others.length ? { ...resolve(doc, first), ...first } : one;
 };
 
 // The fields of an object, those of its parts included.
@@ -42,7 +49,7 @@ const bounds = (field) => {
 const table = (doc, rows) => {
   const body = el("tbody");
   for (const { name, field, required } of rows) {
-    const one = resolve(doc, field);
+    const one = meant(doc, field);
     const about = [field.description || one.description, bounds({ ...one, ...field })].filter(Boolean).join(" · ");
     body.append(el("tr", "", el("td", "", el("code", name + (required ? "" : "?"))), el("td", kind(doc, field)), el("td", about)));
   }
