@@ -18,7 +18,7 @@ prepare: ## Check that the needed tools are there (on Debian, as root, install w
 	@echo "==> prepare"
 	@tools/prepare
 
-venv: ## Fetch the Python libraries that judge our signatures, into .venv
+venv: ## Fetch the Python libraries that judge our signatures and our API, into .venv
 	@echo "==> venv"
 	@tools/venv
 
