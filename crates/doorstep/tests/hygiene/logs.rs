@@ -45,9 +45,11 @@ fn talk(server: &Server) -> Vec<String> {
     }
     // Nobody listens there.
     destinations.push(text(&client.destination(&tenant, "http://127.0.0.1:1/", json!({"policy": once})), "id"));
+    // With its line breaks it would be refused (below): what is left of it is text like any other.
+    let forged: String = FORGED.chars().filter(|c| !c.is_control()).take(40).collect();
     let event = client.event(
         &tenant,
-        json!({"payload": {"a": PAYLOAD}, "ordering_key": FORGED, "schema_version": FORGED.get(..40), "headers": {"x-token": HEADER}}),
+        json!({"payload": {"a": PAYLOAD}, "ordering_key": forged, "schema_version": forged, "headers": {"x-token": HEADER}}),
     );
     for destination in &destinations {
         client.delivery_when(destination, &event, "over", |delivery| {
@@ -63,7 +65,7 @@ fn talk(server: &Server) -> Vec<String> {
 }
 
 fn bad_requests(client: &mut Client, tenant: &str) {
-    for field in ["id", "type", "ordering_key", "content_type", "produced_at", "tenant_id", FORGED] {
+    for field in ["id", "type", "ordering_key", "schema_version", "content_type", "produced_at", "tenant_id", FORGED] {
         let mut event = json!({"tenant_id": tenant, "type": "a", "payload": PAYLOAD});
         event[field] = FORGED.into();
         fine(&client.post("/v1/events", &event));
