@@ -15,7 +15,9 @@ impl SenderSeam for Sender {
             let request = Request { destination, event, delivery, replay_id: None };
             let sent = Sender::send(self, request).await.map_err(|fault| SendFault(Box::new(fault)))?;
             if let Some(detail) = &sent.detail {
-                tracing::debug!(delivery_id = %delivery.id, destination_id = %destination.id, detail, "no answer");
+                let (event_id, delivery_id, destination_id) = (&event.id, delivery.id, destination.id);
+                let attempt = sent.attempt.number;
+                tracing::debug!(%event_id, %delivery_id, %destination_id, attempt, detail, "no answer");
             }
             Ok(Sent { attempt: sent.attempt, outcome: sent.outcome })
         })
