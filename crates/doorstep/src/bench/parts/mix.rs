@@ -54,9 +54,10 @@ impl Bench {
             let report = load(&engine.plan(steadily(&healthy, self))).await?;
             let before = self.receiver.wait_for(0, report.taken, PATIENCE).await?.groups[0].p99;
             self.receiver.reset().await?;
-            self.queue(&engine, shares.next().unwrap_or_default()).await?;
-            // Events for the sick ones come in at the same rate as those for the healthy ones.
-            let others = Load::start(&engine.plan(steadily(&sick, self))).await?;
+            let share = shares.next().unwrap_or_default();
+            self.queue(&engine, share).await?;
+            // Events for these sick ones come in at the same rate as those for the healthy ones.
+            let others = Load::start(&engine.plan(steadily(share, self))).await?;
             let report = load(&engine.plan(steadily(&healthy, self))).await?;
             let arrivals = self.receiver.wait_for(0, report.taken, PATIENCE).await?;
             others.report().await?;
