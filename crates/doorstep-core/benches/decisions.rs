@@ -62,6 +62,7 @@ impl Desk {
                 limits: Arc::clone(&limits),
                 policy: Arc::clone(&policy),
                 ordering: Ordering::Unordered,
+                awaits_consent: false,
             };
             let gate = Box::new(if ready { GateState::default() } else { paused.clone() });
             desk.tell(Input::Adopted { plan: Box::new(plan), gate, backlog: false });

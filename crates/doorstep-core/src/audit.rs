@@ -97,6 +97,7 @@ actions! {
     DestinationProbe = "destination.probe",
     DestinationClearThrottle = "destination.clear_throttle",
     DestinationTest = "destination.test",
+    DestinationVerify = "destination.verify",
     DestinationRotateSecret = "destination.rotate_secret",
     DeliveryRetry = "delivery.retry",
     DeliveryAbandon = "delivery.abandon",

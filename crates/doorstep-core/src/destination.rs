@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::consent::{Consent, Verification};
 use crate::delivery::Ordering;
 use crate::gate::GateLimits;
 use crate::id::{DestinationId, TenantId};
@@ -42,6 +43,33 @@ pub struct Destination {
     pub updated_at: Timestamp,
     /// Counts the changes, for `ETag` and `If-Match`.
     pub version: u64,
+    /// What its receiver has agreed to, if it was asked. Kept apart: changing the rest leaves it as it is.
+    pub consent: Option<Consent>,
+}
+
+impl Destination {
+    /// Nothing may be sent to it: its receiver has to be asked, and has not agreed to be sent to at this URL.
+    pub fn awaits_consent(&self) -> bool {
+        self.is_verified() && self.consent_in_force().is_none()
+    }
+
+    /// What its receiver has agreed to, where it has to be asked.
+    pub fn consent_in_force(&self) -> Option<&Consent> {
+        self.consent.as_ref().filter(|consent| self.is_verified() && consent.url == self.settings.url)
+    }
+
+    fn is_verified(&self) -> bool {
+        match self.settings.verification {
+            Verification::None => false,
+            Verification::CloudeventsOptions => true,
+        }
+    }
+
+    /// Its limits, or what its receiver has agreed to if that is less.
+    pub fn limits(&self) -> GateLimits {
+        let leave = self.consent_in_force().map(|consent| consent.leave).unwrap_or_default();
+        leave.narrow(self.settings.limits.clone())
+    }
 }
 
 /// What a person may see and change.
@@ -70,6 +98,8 @@ pub struct DestinationSettings {
     /// Whether its requests carry the trace of their event on.
     #[serde(default = "yes")]
     pub send_traceparent: bool,
+    #[serde(default)]
+    pub verification: Verification,
 }
 
 fn yes() -> bool {

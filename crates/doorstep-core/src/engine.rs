@@ -12,6 +12,7 @@ use thiserror::Error as ThisError;
 use crate::address::AddressRules;
 use crate::attempt::Attempt;
 use crate::audit::Mandate;
+use crate::consent::Leave;
 use crate::delivery::Delivery;
 use crate::destination::{Destination, Tenant};
 use crate::event::Event;
@@ -106,7 +107,17 @@ pub trait Engine: Send + Sync {
     /// Whether requests to this destination could be made at all.
     fn check(&self, destination: &Destination) -> Result<(), Unsendable>;
 
-    /// Sends one event to one destination now, whatever its gate says, and keeps no record of it.
+    /// Asks a destination's receiver for its consent now, and answers when that is over. `None`: there is no such destination.
+    fn ask_consent(&self, mandate: Mandate, id: DestinationId) -> Reply<'_, Option<Arc<Destination>>>;
+
+    /// A destination's receiver at this URL has followed the link that came with the question.
+    fn consent(&self, id: DestinationId, url: String, leave: Leave) -> Reply<'_, Result<(), Refusal>>;
+
+    /// How far asking for consent has got with each of these; `None` where nobody has to be asked.
+    fn asking(&self, ids: &[DestinationId]) -> Vec<Option<Asking>>;
+
+    /// Sends one event to one destination now, whatever its gate says, and keeps no record of it. Not without consent,
+    /// where that is needed.
     fn try_out(&self, destination: Arc<Destination>, event: Event) -> Reply<'_, Trial>;
 
     /// The gates of these destinations as they are now, in the order asked for.
@@ -145,6 +156,19 @@ pub struct GateView {
     pub in_flight: u32,
 }
 
+/// A destination's receiver has to agree before anything is sent, and has not yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asking {
+    /// Where it is asked.
+    pub url: String,
+    /// How often it has been, since this server was started.
+    pub asked: u32,
+    /// When it is asked again; not by itself without it, or right now.
+    pub next_ask_at: Option<Timestamp>,
+    /// Why the last answer was no consent.
+    pub last_answer: Option<String>,
+}
+
 /// What came of trying a destination out.
 #[derive(Clone, Debug)]
 pub struct Trial {
@@ -175,6 +199,8 @@ pub enum EngineFault {
     Unsaved,
     #[error("it cannot be sent: {0}")]
     Unsendable(String),
+    #[error("its receiver has not agreed to be sent to")]
+    NoConsent,
 }
 
 /// Something happened that people may want to watch.

@@ -84,7 +84,7 @@ impl Hold {
     pub(crate) fn outlasts(&self, at: Timestamp) -> bool {
         match self.until {
             Some(until) => until > at,
-            None => matches!(self.why, Why::Pause | Why::Suspension),
+            None => matches!(self.why, Why::Pause | Why::Suspension | Why::Consent),
         }
     }
 
@@ -101,6 +101,8 @@ pub enum Why {
     DueTime,
     Pause,
     Suspension,
+    /// The receiver has not agreed to be sent to.
+    Consent,
     Throttle,
     Breaker,
     Concurrency,

@@ -36,6 +36,7 @@ pub mod scheduler;
 pub mod event;
 pub mod event_type;
 pub mod destination;
+pub mod consent;
 pub mod ingest_rate;
 pub mod attempt;
 pub mod reach;

@@ -146,6 +146,24 @@ impl Fault {
     ];
 }
 
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::DnsFailed => "its name leads to no address",
+            Self::DnsTimedOut => "its name could not be looked up in time",
+            Self::AddressBlocked => "it has an address that destinations may not have",
+            Self::ConnectRefused => "it refused the connection",
+            Self::ConnectFailed => "no connection could be opened",
+            Self::ConnectTimedOut => "no connection could be opened in time",
+            Self::TlsFailed => "TLS failed",
+            Self::TlsTimedOut => "TLS took too long",
+            Self::ConnectionLost => "it closed the connection",
+            Self::ProtocolViolated => "what came was not HTTP, or broke its limits",
+            Self::AnswerTimedOut => "no answer came in time",
+        })
+    }
+}
+
 /// A destination's own reading of some status codes, since some receivers misuse them (D5).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "std::collections::BTreeMap<u16, Class>", into = "std::collections::BTreeMap<u16, Class>")]

@@ -166,7 +166,7 @@ impl Scheduler {
             return None;
         }
         let lane = self.key(delivery.destination_id).and_then(|key| self.lane(key));
-        let gate = lane.and_then(|lane| lane.gate.hold(&lane.plan.limits, now).or(lane.blocked));
+        let gate = lane.and_then(|lane| lane.own_hold(now).or(lane.blocked));
         let due = (delivery.due_at > now).then(|| Hold::until(Why::DueTime, delivery.due_at));
         Some(match (due, gate) {
             // Both have to end: what ends last is what it waits for.

@@ -22,6 +22,7 @@ use thiserror::Error as ThisError;
 use crate::api_key::{ApiKey, KeyHash};
 use crate::attempt::Attempt;
 use crate::audit::{Action, AuditEntry, Mandate};
+use crate::consent::Consent;
 use crate::delivery::{Delivery, Place, Settlement, Track};
 use crate::destination::{Destination, Tenant};
 use crate::event::{Event, NewEvent};
@@ -133,8 +134,13 @@ pub enum Write {
     },
     PutTenant(Box<Tenant>),
     /// New, with a `version` of at most 1, or changed: then `version` is the one that it replaces plus one, or the write is
-    /// refused.
+    /// refused. Its `consent` is not written: see [`Write::Consented`].
     PutDestination(Box<Destination>),
+    /// Its receiver has agreed to be sent to. Refused if there is no such destination.
+    Consented {
+        destination_id: DestinationId,
+        consent: Box<Consent>,
+    },
     /// Takes it away with everything that is queued for it: from now on none of that is seen, sent or counted, and what is
     /// left on disk goes with the purges that follow. What has ended stays until it is purged. The ID is not used again: a new
     /// destination with it is refused.

@@ -14,6 +14,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use doorstep_core::address::AddressRules;
 use doorstep_core::attempt::Answer;
+use doorstep_core::consent::Verification;
 use doorstep_core::delivery::{Delivery, Ordering};
 use doorstep_core::destination::{Destination, DestinationSecrets, DestinationSettings, SigningSecret, TlsSettings};
 use doorstep_core::event::Event;
@@ -157,6 +158,7 @@ fn destination(url: String) -> Destination {
             payload_mode: PayloadMode::Full,
             format: Format::Plain,
             send_traceparent: true,
+            verification: Verification::default(),
         },
         secrets: DestinationSecrets {
             signing: vec![SigningSecret { text, retires_at: None }],
@@ -165,6 +167,7 @@ fn destination(url: String) -> Destination {
         created_at: Timestamp(0),
         updated_at: Timestamp(0),
         version: 1,
+        consent: None,
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use doorstep_core::consent::Consent;
 use doorstep_core::destination::{Destination, Tenant};
 use doorstep_core::filter::Payload;
 use doorstep_core::id::{DestinationId, TenantId};
@@ -42,19 +43,30 @@ impl Catalog {
         self.read(|inner| behind(&inner.tenants, after, limit))
     }
 
-    /// An older version than the one that is there changes nothing: changes may arrive out of order.
-    pub fn put_destination(&self, destination: Destination) -> Arc<Destination> {
-        let destination = Arc::new(destination);
-        let kept = Arc::clone(&destination);
+    /// An older version than the one that is there changes nothing: changes may arrive out of order. What its receiver has
+    /// agreed to stays as it is here.
+    pub fn put_destination(&self, mut destination: Destination) -> Arc<Destination> {
         self.write(|inner| {
-            if inner.destinations.get(&destination.id).is_some_and(|there| there.version > destination.version) {
-                return;
+            let there = inner.destinations.get(&destination.id);
+            if let Some(there) = there {
+                destination.consent.clone_from(&there.consent);
             }
-            let of_tenant = inner.by_tenant.entry(destination.tenant_id).or_default();
-            of_tenant.insert(destination.id, Arc::clone(&destination));
-            inner.destinations.insert(destination.id, destination);
+            let is_older = there.is_some_and(|there| there.version > destination.version);
+            let destination = Arc::new(destination);
+            if !is_older {
+                inner.insert(Arc::clone(&destination));
+            }
+            destination
+        })
+    }
+
+    /// Its receiver has agreed.
+    pub fn consented(&self, id: DestinationId, consent: Consent) {
+        self.write(|inner| {
+            if let Some(there) = inner.destinations.get(&id) {
+                inner.insert(Arc::new(Destination { consent: Some(consent), ..Destination::clone(there) }));
+            }
         });
-        kept
     }
 
     pub fn remove_destination(&self, id: DestinationId) {
@@ -98,8 +110,16 @@ impl Catalog {
         read(&self.inner.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn write(&self, write: impl FnOnce(&mut Inner)) {
-        write(&mut self.inner.write().unwrap_or_else(PoisonError::into_inner));
+    fn write<T>(&self, write: impl FnOnce(&mut Inner) -> T) -> T {
+        write(&mut self.inner.write().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Inner {
+    fn insert(&mut self, destination: Arc<Destination>) {
+        let of_tenant = self.by_tenant.entry(destination.tenant_id).or_default();
+        of_tenant.insert(destination.id, Arc::clone(&destination));
+        self.destinations.insert(destination.id, destination);
     }
 }
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use doorstep_core::address::AddressRules;
 use doorstep_core::audit::{AuditEntry, Mandate};
+use doorstep_core::consent::{Consent, Leave};
 use doorstep_core::delivery::Delivery;
 use doorstep_core::destination::{Destination, Tenant};
-use doorstep_core::engine::{Accepted, Engine, EngineFault, GateView, Health, Reply, Trial, TypeRefusal};
+use doorstep_core::engine::{Accepted, Asking, Engine, EngineFault, GateView, Health, Reply, Trial, TypeRefusal};
 use doorstep_core::event::Event;
 use doorstep_core::event_type::{Misfit, RegisteredType};
 use doorstep_core::gate::Hold;
@@ -22,6 +23,7 @@ use doorstep_core::store::{ByHand, Refusal, Write, Written};
 use doorstep_core::time::{Millis, Timestamp};
 use tokio::sync::{Mutex, Semaphore};
 
+use crate::consent::Consents;
 use crate::ingest::Ingest;
 use crate::run::Ended;
 use crate::writer::{Receipt, Telling, WriteFault};
@@ -35,6 +37,7 @@ pub struct Desk {
     ingest: Ingest,
     sender: Arc<dyn Sender>,
     rules: AddressRules,
+    consents: Consents,
     trials: Semaphore,
     /// Held while event types are changed: in memory they change in the order in which they do on disk.
     types: Mutex<()>,
@@ -47,8 +50,8 @@ impl fmt::Debug for Desk {
 }
 
 impl Desk {
-    pub fn new(ingest: Ingest, sender: Arc<dyn Sender>, rules: AddressRules) -> Self {
-        Self { ingest, sender, rules, trials: Semaphore::new(TRIALS_MAX), types: Mutex::new(()) }
+    pub fn new(ingest: Ingest, sender: Arc<dyn Sender>, consents: Consents, rules: AddressRules) -> Self {
+        Self { ingest, sender, rules, consents, trials: Semaphore::new(TRIALS_MAX), types: Mutex::new(()) }
     }
 
     /// A change by a person: within their reach, and noted. Keep the second part until the run loop has been told what follows.
@@ -86,6 +89,7 @@ impl Desk {
         }
         let destination = self.ingest.catalog.put_destination(destination);
         self.ingest.run.refresh(id).await;
+        self.consents.look(id).await;
         // Whoever asks next finds its gate.
         self.ingest.run.done().await?;
         Ok(Ok(destination))
@@ -103,6 +107,7 @@ impl Desk {
         }
         self.ingest.catalog.remove_destination(destination_id);
         self.ingest.run.refresh(destination_id).await;
+        self.consents.look(destination_id).await;
         Ok(Ok(()))
     }
 
@@ -176,6 +181,9 @@ impl Desk {
     }
 
     async fn try_one(&self, destination: Arc<Destination>, event: Event) -> Result<Trial, EngineFault> {
+        if destination.awaits_consent() {
+            return Err(EngineFault::NoConsent);
+        }
         let _turn = self.trials.try_acquire().map_err(|_| EngineFault::Busy)?;
         let now = self.now();
         let delivery = Delivery {
@@ -321,6 +329,26 @@ impl Engine for Desk {
 
     fn abandon(&self, mandate: Mandate, id: DeliveryId, note: String) -> Reply<'_, Result<(), Refusal>> {
         Box::pin(self.end(mandate, id, note))
+    }
+
+    fn ask_consent(&self, mandate: Mandate, id: DestinationId) -> Reply<'_, Option<Arc<Destination>>> {
+        Box::pin(async move {
+            if self.destination(mandate.reach, id).is_none() {
+                return Ok(None);
+            }
+            self.ingest.writer.write(vec![Write::Audit(Box::new(mandate.entry))]).await?;
+            self.consents.ask(id).await?;
+            Ok(self.destination(mandate.reach, id))
+        })
+    }
+
+    fn consent(&self, id: DestinationId, url: String, leave: Leave) -> Reply<'_, Result<(), Refusal>> {
+        let consent = Consent { url, origin: self.sender.origin().to_owned(), leave, given_at: self.now() };
+        Box::pin(self.consents.grant(id, consent))
+    }
+
+    fn asking(&self, ids: &[DestinationId]) -> Vec<Option<Asking>> {
+        self.consents.asking(ids)
     }
 
     fn check(&self, destination: &Destination) -> Result<(), Unsendable> {

@@ -1,7 +1,7 @@
 //! What Doorstep does: it carries out over the network what `doorstep-core` decides.
 //!
 //! [`run`] tells the scheduler what happened and carries out what it says; [`ingest`] takes events in; [`writer`] commits in
-//! groups; [`maintain`] forgets what is old; [`desk`] is where the API asks. [`sender`] makes one HTTP request and reports
+//! groups; [`maintain`] forgets what is old; [`consent`] asks receivers who have to agree first; [`desk`] is where the API asks. [`sender`] makes one HTTP request and reports
 //! what came back; [`resolve`] finds the addresses that it may go to.
 
 pub mod clock;
@@ -14,6 +14,7 @@ pub mod events;
 pub mod ingest;
 pub mod run;
 pub mod maintain;
+pub mod consent;
 pub mod desk;
 pub mod resolve;
 pub mod sender;

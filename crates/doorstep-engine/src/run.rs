@@ -439,6 +439,11 @@ impl Run {
                         continue;
                     }
                 };
+                if destination.awaits_consent() {
+                    // It was changed just now, and the scheduler is about to hear of it.
+                    handle.tell(Input::Interrupted { delivery_id: delivery.id }).await;
+                    continue;
+                }
                 let parcel = Parcel { destination, event, delivery };
                 tokio::spawn(send_one(Arc::clone(&sender), parcel, handle.clone()));
             }
@@ -558,9 +563,10 @@ pub fn plan(destination: &Destination) -> DestinationPlan {
         id: destination.id,
         tenant_id: destination.tenant_id,
         host: host(&destination.settings.url).into(),
-        limits: Arc::new(destination.settings.limits.clone().for_window(policy.window())),
+        limits: Arc::new(destination.limits().for_window(policy.window())),
         policy: Arc::new(policy.clone()),
         ordering: destination.settings.ordering,
+        awaits_consent: destination.awaits_consent(),
     }
 }
 

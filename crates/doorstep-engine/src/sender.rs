@@ -5,6 +5,7 @@
 //! are not unpacked, cookies are not kept, and no proxy is asked for.
 
 mod seam;
+mod ask;
 mod fault;
 mod prepared;
 mod tls;
@@ -148,6 +149,8 @@ pub struct Sender {
     pool: Arc<Pool>,
     prepared: Cache,
     public_url: String,
+    /// The name of its host: receivers are asked for their consent in this name.
+    origin: String,
     clock: Box<Clock>,
     ids: Box<Ids>,
 }
@@ -167,6 +170,7 @@ impl Sender {
             tls: Tls::new(&roots).map_err(SetupFault::Roots)?,
             pool: Pool::new(pool),
             prepared: Cache::default(),
+            origin: ask::origin(&public_url),
             public_url,
             clock: Box::new(clock),
             ids: Box::new(ids),

@@ -132,6 +132,7 @@ fn bytes(write: &Write) -> usize {
         Write::Accept(new) => new.event.payload.len(),
         Write::Settle(settled) => settled.attempt.as_ref().map_or(0, |attempt| attempt.response_body.len()),
         Write::SaveGate { .. }
+        | Write::Consented { .. }
         | Write::Revive { .. }
         | Write::Abandon { .. }
         | Write::ErasePayloads { .. }

@@ -228,6 +228,10 @@ impl From<EngineFault> for Problem {
                 Self::later("not_saved_yet", "It is in force, but not on disk", fault.to_string(), STORE_AWAY_FOR)
             }
             EngineFault::Unsendable(why) => Self::conflict("unsendable", why),
+            EngineFault::NoConsent => Self::conflict(
+                "no_consent",
+                "its receiver has not agreed to be sent to: see `consent` of the destination, and ask again with POST …/verify",
+            ),
         }
     }
 }

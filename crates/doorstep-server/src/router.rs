@@ -42,7 +42,8 @@ fn described(guarded: OpenApiRouter<Arc<App>>) -> OpenApiRouter<Arc<App>> {
     let open = OpenApiRouter::new()
         .merge(api::health::routes())
         .merge(api::portal_sessions::open_routes())
-        .merge(api::payloads::routes());
+        .merge(api::payloads::routes())
+        .merge(api::destinations::consent::open_routes());
     OpenApiRouter::with_openapi(openapi::description()).merge(guarded).merge(open)
 }
 

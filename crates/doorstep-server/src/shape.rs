@@ -4,6 +4,7 @@
 
 use doorstep_core::api_key::Scope;
 use doorstep_core::audit::{Action, AuditOutcome};
+use doorstep_core::consent::Verification;
 use doorstep_core::delivery::BehindDead;
 use doorstep_core::gate::{GateStatus, SuspensionReason, ThrottleReason, Why};
 use doorstep_core::outcome::{Class, Fault};
@@ -112,13 +113,17 @@ shapes! {
     DeadReasonName = names(&[DeadReason::Exhausted, DeadReason::Expired, DeadReason::Rejected, DeadReason::Abandoned]);
     /// What a delivery waits for.
     WaitName = names(&[
-        Why::DueTime, Why::Pause, Why::Suspension, Why::Throttle, Why::Breaker, Why::Concurrency, Why::Pace, Why::Ordering,
-        Why::ReplayRate, Why::HostConcurrency, Why::Capacity,
+        Why::DueTime, Why::Pause, Why::Suspension, Why::Consent, Why::Throttle, Why::Breaker, Why::Concurrency, Why::Pace,
+        Why::Ordering, Why::ReplayRate, Why::HostConcurrency, Why::Capacity,
     ]);
     /// What happens behind a dead delivery with the same ordering key: the others go on, or wait for a person.
     BehindDeadName = names(&[BehindDead::Skip, BehindDead::Hold]);
     /// Whether the body is the payload, or a reference to it.
     PayloadModeName = names(&[PayloadMode::Full, PayloadMode::Thin]);
+    /// Whether the receiver has to agree before anything is sent, and how it is asked.
+    VerificationName = names(&[Verification::None, Verification::CloudeventsOptions]);
+    /// Requests per minute that a receiver agrees to, or `*` for as many as come.
+    AllowedRate = json!({"type": "string", "pattern": "^(\\*|0*[1-9][0-9]*)$", "maxLength": 64, "example": "120"});
     /// How event and body are put together.
     FormatName = names(&[Format::Plain, Format::CloudeventsBinary, Format::CloudeventsStructured]);
     /// Header styles beside the standard one, for receivers that already verify them.

@@ -76,6 +76,7 @@ impl Bench {
             limits: Arc::new(GateLimits { burst: 1_000_000, ..GateLimits::default() }),
             policy: Arc::new(RetryPolicy::standard()),
             ordering: Ordering::Unordered,
+            awaits_consent: false,
         };
         self.tell(Input::Adopted { plan: Box::new(plan), gate: Box::default(), backlog: false });
         for _ in 0..20 {

@@ -150,6 +150,7 @@ fn plan(n: u64, tenant_id: TenantId, dice: &mut SeededDice) -> DestinationPlan {
         limits: Arc::new(limits),
         policy: Arc::new(policy),
         ordering,
+        awaits_consent: false,
     }
 }
 

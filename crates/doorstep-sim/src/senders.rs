@@ -44,6 +44,7 @@ impl Doorstep {
             limits: Arc::new(limits),
             policy: Arc::new(RetryPolicy::standard()),
             ordering: Ordering::Unordered,
+            awaits_consent: false,
         };
         sender.tell(Input::Adopted { plan: Box::new(plan), gate: Box::default(), backlog: false }, now);
         sender

@@ -9,6 +9,7 @@ mod people;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use doorstep_core::consent::Verification;
 use doorstep_core::delivery::{Delivery, Ordering, Place, Settlement, Track};
 use doorstep_core::destination::{Destination, DestinationSecrets, DestinationSettings, TlsSettings};
 use doorstep_core::dice::{Dice, SeededDice};
@@ -358,11 +359,13 @@ fn destination(plan: &DestinationPlan) -> Destination {
             payload_mode: PayloadMode::Full,
             format: Format::Plain,
             send_traceparent: true,
+            verification: Verification::default(),
         },
         secrets: DestinationSecrets::default(),
         created_at: Timestamp(0),
         updated_at: Timestamp(0),
         version: 1,
+        consent: None,
     }
 }
 

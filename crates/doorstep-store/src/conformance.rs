@@ -83,6 +83,7 @@ macro_rules! store_conforms {
             event_types_are_registered_changed_and_removed_by_name,
             a_change_is_refused_if_it_was_made_to_another_version,
             a_gate_is_kept_as_it_was,
+            consent_is_kept_apart_from_what_people_change,
             a_destination_goes_with_all_that_is_queued_for_it,
             what_a_removed_destination_leaves_goes_gradually_and_is_seen_by_nobody,
             lists_are_newest_first_and_go_on_where_the_last_page_ended,

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use doorstep_core::attempt::{Answer, Attempt};
+use doorstep_core::consent::Consent;
 use doorstep_core::delivery::{Delivery, OrderingSlot, Place, Settlement, Track};
 use doorstep_core::destination::{Destination, Tenant};
 use doorstep_core::event::{Event, NewEvent};
@@ -117,6 +118,7 @@ impl Memory {
                 Written::Saved
             }
             Write::PutDestination(destination) => self.put_destination(*destination),
+            Write::Consented { destination_id, consent } => self.consented(destination_id, *consent),
             Write::RemoveDestination { destination_id } => self.remove_destination(destination_id),
             Write::ByHand(by_hand) => self.by_hand(*by_hand, now),
             Write::PutApiKey(key) => self.access.put_key(*key),
@@ -311,8 +313,18 @@ impl Memory {
         Written::Saved
     }
 
-    fn put_destination(&mut self, destination: Destination) -> Written {
-        match self.destinations.get_mut(&destination.id) {
+    fn consented(&mut self, destination_id: DestinationId, consent: Consent) -> Written {
+        let Some((destination, _)) = self.destinations.get_mut(&destination_id) else {
+            return Written::Refused(Refusal::NotFound);
+        };
+        destination.consent = Some(consent);
+        Written::Saved
+    }
+
+    fn put_destination(&mut self, mut destination: Destination) -> Written {
+        let there = self.destinations.get_mut(&destination.id);
+        destination.consent = there.as_ref().and_then(|(before, _)| before.consent.clone());
+        match there {
             Some((before, _)) if before.version.checked_add(1) == Some(destination.version) => *before = destination,
             Some(_) => return Written::Refused(Refusal::VersionDiffers),
             None if destination.version > 1 => return Written::Refused(Refusal::NotFound),

@@ -36,6 +36,9 @@ pub(crate) struct Args {
     /// Verify signatures with this secret (whsec_…) or public key (whpk_…); may be repeated
     #[arg(long, value_name = "KEY", env = "DOORSTEP_LISTEN_SECRET", hide_env_values = true, value_delimiter = ',')]
     secret: Vec<String>,
+    /// Agree to be sent to when asked (OPTIONS of the CloudEvents handshake): so many requests per minute, or * for any number
+    #[arg(long, value_name = "N", value_parser = read_consent)]
+    consent: Option<String>,
     /// Answer with this status instead of 200
     #[arg(long, value_name = "CODE", value_parser = clap::value_parser!(u16).range(200..=599), help_heading = "Misbehaviour")]
     status: Option<u16>,
@@ -81,7 +84,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    let receiver = Receiver::new(keys(&args.secret)?, manners(&args), style(&args), args.count);
+    let receiver = Receiver::new(keys(&args.secret)?, manners(&args), style(&args), args.count, args.consent.clone());
     let address = SocketAddr::new(args.host, args.port);
     runtime::run(args.threads, async move {
         let asked = runtime::asked_to_end()?;
@@ -134,6 +137,11 @@ fn keys(secrets: &[String]) -> Result<Vec<VerifyingKey>, Failure> {
     let key =
         |secret: &String| secret.parse().map_err(|fault| Failure::said(Exit::Usage, format!("--secret: {fault}")));
     secrets.iter().filter(|secret| !secret.is_empty()).map(key).collect()
+}
+
+fn read_consent(text: &str) -> Result<String, String> {
+    let counts = text == "*" || text.parse::<std::num::NonZeroU32>().is_ok();
+    counts.then(|| text.to_owned()).ok_or_else(|| "is requests per minute, such as 120, or *".to_owned())
 }
 
 fn read_delay(text: &str) -> Result<(Millis, Millis), String> {

@@ -14,6 +14,7 @@ use doorstep_core::time::Millis;
 use doorstep_engine::catalog::Catalog;
 use doorstep_engine::chance::{self, Ids};
 use doorstep_engine::clock::Clock;
+use doorstep_engine::consent::{Consents, Office};
 use doorstep_engine::desk::Desk;
 use doorstep_engine::events::Events;
 use doorstep_engine::ingest::Ingest;
@@ -88,7 +89,11 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAd
     let n_destinations = run::adopt_all(store.as_ref(), &catalog, &run).await?;
     let house_task = maintain::start(Arc::clone(&store), writer.clone(), run.clone(), clock, retention(config));
     let ingest = Ingest { catalog, writer, events, run: run.clone(), clock, ids };
-    let desk = Arc::new(Desk::new(ingest, sender, rules));
+    let office =
+        Office { catalog: Arc::clone(&ingest.catalog), writer: ingest.writer.clone(), run: run.clone(), clock };
+    let dice = chance::dice().context(no_chance)?;
+    let consents = Consents::start(office, Arc::clone(&sender), Box::new(dice));
+    let desk = Arc::new(Desk::new(ingest, sender, consents, rules));
     let limits = Limits {
         payload_max: config.payload_max_bytes,
         ingest_rate: config.ingest_per_second.map(|n| IngestRate { per_second: n, burst: n }),

@@ -147,6 +147,25 @@ fn a_request_is_answered_and_printed_for_people() {
 }
 
 #[test]
+fn it_agrees_to_be_sent_to_if_it_is_told_to() {
+    let asked = |listener: &Listener, headers: &str| {
+        let mut stream = listener.connect();
+        stream.write_all(format!("OPTIONS /hook HTTP/1.1\r\nhost: x\r\n{headers}\r\n").as_bytes()).unwrap();
+        read_response(&mut BufReader::new(stream)).unwrap()
+    };
+    let question = "webhook-request-origin: hooks.example\r\n";
+    let mut agrees = Listener::start(&["--consent", "120", "--secret", SECRET]);
+    let answer = asked(&agrees, question);
+    assert_eq!((answer.status, answer.header("webhook-allowed-origin")), (200, Some("hooks.example")));
+    assert_eq!((answer.header("webhook-allowed-rate"), answer.header("allow")), (Some("120"), Some("POST")));
+    assert!(agrees.line().contains(" OPTIONS /hook "));
+    assert_eq!(asked(&agrees, "").status, 401, "that was no question");
+
+    let answer = asked(&Listener::start(&[]), question);
+    assert_eq!((answer.status, answer.header("webhook-allowed-origin")), (200, None));
+}
+
+#[test]
 fn with_json_every_line_of_output_is_an_object() {
     let mut listener = Listener::start(&["--json", "--bodies"]);
     let headers = "webhook-id: evt_1\r\nx-event-type: a.b\r\nx-delivery-id: dlv_1\r\nx-delivery-attempt: 1\r\n\

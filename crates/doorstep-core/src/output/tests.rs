@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::cloud_event::percent_encoded;
 use super::link::{LinkFault, LinkKey};
 use super::*;
+use crate::consent::Verification;
 use crate::delivery::Ordering;
 use crate::destination::{DestinationSecrets, DestinationSettings, TlsSettings};
 use crate::gate::GateLimits;
@@ -32,6 +33,7 @@ fn destination(payload_mode: PayloadMode, format: Format) -> Destination {
         payload_mode,
         format,
         send_traceparent: true,
+        verification: Verification::default(),
     };
     Destination {
         id: DestinationId(1),
@@ -41,6 +43,7 @@ fn destination(payload_mode: PayloadMode, format: Format) -> Destination {
         created_at: NOW,
         updated_at: NOW,
         version: 1,
+        consent: None,
     }
 }
 

@@ -178,9 +178,13 @@ impl Scheduler {
         None
     }
 
-    /// What holds a lane though its own gate would not: its fair share of scarce slots, or its host's cap.
+    /// What holds a lane though its own gate would not: its receiver's consent, its fair share of scarce slots, or its
+    /// host's cap.
     fn shared_hold(&self, key: LaneKey, track: Track) -> Option<Hold> {
         let lane = self.lane(key)?;
+        if let Some(hold) = lane.consent_hold() {
+            return Some(hold);
+        }
         let in_flight = usize::try_from(lane.gate.in_flight()).unwrap_or(usize::MAX);
         if in_flight > 0 && !self.has_room_beyond(in_flight, lane.plan.tenant_id, track) {
             return Some(Hold::for_event(Why::Capacity));

@@ -3,7 +3,7 @@
 use super::DestinationPlan;
 use super::window::Window;
 use crate::delivery::Track;
-use crate::gate::{Gate, Hold};
+use crate::gate::{Gate, Hold, Why};
 use crate::time::Timestamp;
 
 #[derive(Debug)]
@@ -60,6 +60,15 @@ impl Lane {
         self.plan = plan;
         self.windows = [Window::new(backlog), Window::new(backlog)];
         self.leaving = false;
+    }
+
+    /// What of its own holds it, and nothing that it shares with others.
+    pub(super) fn own_hold(&self, now: Timestamp) -> Option<Hold> {
+        self.consent_hold().or_else(|| self.gate.hold(&self.plan.limits, now))
+    }
+
+    pub(super) fn consent_hold(&self) -> Option<Hold> {
+        self.plan.awaits_consent.then(|| Hold::for_event(Why::Consent))
     }
 
     pub(super) fn window(&self, track: Track) -> &Window {

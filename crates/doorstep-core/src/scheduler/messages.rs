@@ -39,6 +39,8 @@ pub struct DestinationPlan {
     pub limits: Arc<GateLimits>,
     pub policy: Arc<RetryPolicy>,
     pub ordering: Ordering,
+    /// Its receiver has not agreed to be sent to: everything waits.
+    pub awaits_consent: bool,
 }
 
 /// What happened.

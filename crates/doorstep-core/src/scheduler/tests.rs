@@ -91,6 +91,7 @@ fn plan(destination: u128, tenant: u128) -> DestinationPlan {
         limits: Arc::new(GateLimits { burst: 1_000_000, ..GateLimits::default() }),
         policy: Arc::new(RetryPolicy::standard()),
         ordering: Ordering::Unordered,
+        awaits_consent: false,
     }
 }
 

@@ -43,6 +43,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// What is sent.
 #[derive(Debug)]
 pub(super) struct Outgoing {
+    pub(super) method: Method,
     /// `/path?query`, for HTTP/1.1.
     pub(super) path: Uri,
     /// The whole URL, for HTTP/2.
@@ -121,7 +122,7 @@ impl Single {
     ) -> Result<Response<Incoming>, NoAnswer> {
         let received_before = self.meter.received();
         self.meter.allow(bytes(HEAD_BYTES_MAX + INTERIM_BYTES_MAX));
-        let request = request(outgoing.path, outgoing.headers, outgoing.body);
+        let request = request(outgoing.method, outgoing.path, outgoing.headers, outgoing.body);
         match timeout_at(deadline, self.sender.send_request(request)).await {
             Ok(Ok(response)) => {
                 self.meter.allow(u64::MAX);
@@ -152,7 +153,7 @@ impl Shared {
         self.meter.credit(bytes(BYTES_PER_REQUEST_MAX_HTTP2));
         let mut headers = outgoing.headers;
         headers.remove(HOST);
-        let request = request(outgoing.url, headers, outgoing.body);
+        let request = request(outgoing.method, outgoing.url, headers, outgoing.body);
         match timeout_at(deadline, self.sender.clone().send_request(request)).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => Err(NoAnswer::of_http2(&error, &self.meter, reused)),
@@ -200,9 +201,9 @@ fn http2() -> http2::Builder<TokioExecutor> {
     builder
 }
 
-fn request(uri: Uri, headers: HeaderMap, body: Bytes) -> Request<Full<Bytes>> {
+fn request(method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Request<Full<Bytes>> {
     let mut request = Request::new(Full::new(body));
-    *request.method_mut() = Method::POST;
+    *request.method_mut() = method;
     *request.uri_mut() = uri;
     *request.headers_mut() = headers;
     request

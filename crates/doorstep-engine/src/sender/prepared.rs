@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use doorstep_core::address::{AddressRules, TargetHost, TargetUrl};
+use doorstep_core::consent;
 use doorstep_core::custom_headers::{self, CustomHeaders};
 use doorstep_core::destination::Destination;
 use doorstep_core::event::Event;
@@ -13,6 +14,7 @@ use doorstep_core::outcome::Fault;
 use doorstep_core::output::Output;
 use doorstep_core::signature::{Message, Secret, Signer};
 use doorstep_core::time::Timestamp;
+use http::Method;
 use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use http::uri::{PathAndQuery, Scheme, Uri};
 use rustls::ClientConfig;
@@ -150,6 +152,9 @@ impl Prepared {
             let header = HeaderValue::from_str(replay_id);
             headers.insert(REPLAY_ID, header.map_err(|_| SendFault::ReplayId(request.delivery.id))?);
         }
+        if let Some(consent) = request.destination.consent_in_force() {
+            headers.insert(HeaderName::from_static(consent::REQUEST_ORIGIN), value(consent.origin.clone()));
+        }
         if let Some(slot) = &request.delivery.ordering {
             headers.insert(SEQUENCE, HeaderValue::from(slot.sequence));
         }
@@ -182,7 +187,20 @@ impl Target {
     }
 
     pub(super) fn outgoing(&self, headers: HeaderMap, body: Bytes) -> Outgoing {
-        Outgoing { path: self.path.clone(), url: self.absolute.clone(), headers, body }
+        Outgoing { method: Method::POST, path: self.path.clone(), url: self.absolute.clone(), headers, body }
+    }
+
+    /// A request that brings nothing and asks for consent. Of the destination's own headers it has none: what opens the
+    /// door is not shown before the receiver has agreed to be who it is said to be.
+    pub(super) fn asking(&self, asks: &[(&'static str, String)]) -> Outgoing {
+        let mut headers = HeaderMap::with_capacity(asks.len() + 3);
+        headers.insert(HOST, self.host_header());
+        headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        for (name, text) in asks {
+            headers.insert(HeaderName::from_static(name), value(text.clone()));
+        }
+        Outgoing { method: Method::OPTIONS, ..self.outgoing(headers, Bytes::new()) }
     }
 
     fn host_header(&self) -> HeaderValue {

@@ -2,9 +2,10 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use doorstep_core::destination::Destination;
-use doorstep_core::sender::{Parcel, SendFault, Sender as SenderSeam, Sent, Unsendable};
+use doorstep_core::sender::{Asked, Parcel, SendFault, Sender as SenderSeam, Sent, Unsendable};
 
 use super::{Request, SendFault as OwnFault, Sender};
 
@@ -21,6 +22,17 @@ impl SenderSeam for Sender {
             }
             Ok(Sent { attempt: sent.attempt, outcome: sent.outcome })
         })
+    }
+
+    fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    fn ask(
+        &self,
+        destination: Arc<Destination>,
+    ) -> Pin<Box<dyn Future<Output = Result<Asked, SendFault>> + Send + '_>> {
+        Box::pin(async move { Sender::ask(self, &destination).await.map_err(|fault| SendFault(Box::new(fault))) })
     }
 
     fn check(&self, destination: &Destination) -> Result<(), Unsendable> {

@@ -10,10 +10,12 @@ use std::sync::atomic::{AtomicUsize, Ordering as AtomicOrdering};
 use bytes::Bytes;
 use doorstep_core::address::AddressRules;
 use doorstep_core::audit::Mandate;
+use doorstep_core::consent::Verification;
 use doorstep_core::delivery::Ordering;
 use doorstep_core::destination::{
     Destination, DestinationSecrets, DestinationSettings, SigningSecret, Tenant, TlsSettings,
 };
+use doorstep_core::dice::SeededDice;
 use doorstep_core::engine::{Accepted, Engine as _, EngineFault};
 use doorstep_core::event::Event;
 use doorstep_core::gate::GateLimits;
@@ -30,6 +32,7 @@ use doorstep_core::time::{Millis, Timestamp};
 use doorstep_engine::catalog::Catalog;
 use doorstep_engine::chance::{self, Ids};
 use doorstep_engine::clock::Clock;
+use doorstep_engine::consent::{Consents, Office};
 use doorstep_engine::desk::Desk;
 use doorstep_engine::events::Events;
 use doorstep_engine::ingest::Ingest;
@@ -106,7 +109,14 @@ impl Engine {
         });
         run::adopt_all(store.as_ref(), &catalog, &run).await.unwrap();
         let ingest = Ingest { catalog, writer: writer.clone(), events, run: run.clone(), clock, ids };
-        let desk = Desk::new(ingest, sender, rules);
+        let office = Office {
+            catalog: Arc::clone(&ingest.catalog),
+            writer: ingest.writer.clone(),
+            run: ingest.run.clone(),
+            clock: ingest.clock,
+        };
+        let consents = Consents::start(office, Arc::clone(&sender), Box::new(SeededDice::new(1)));
+        let desk = Desk::new(ingest, sender, consents, rules);
         Self { store, run, clock, desk, writer, run_task, writer_task }
     }
 
@@ -187,6 +197,7 @@ pub(crate) fn destination(id: u128, url: &str, event_types: &[&str]) -> Destinat
             payload_mode: PayloadMode::Full,
             format: Format::Plain,
             send_traceparent: true,
+            verification: Verification::default(),
         },
         secrets: DestinationSecrets {
             signing: vec![SigningSecret { text: SECRET.to_owned(), retires_at: None }],
@@ -195,6 +206,7 @@ pub(crate) fn destination(id: u128, url: &str, event_types: &[&str]) -> Destinat
         created_at: Timestamp(0),
         updated_at: Timestamp(0),
         version: 1,
+        consent: None,
     }
 }
 

@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use doorstep_core::address::AddressRules;
 use doorstep_core::attempt::Answer;
+use doorstep_core::consent::Verification;
 use doorstep_core::delivery::{Delivery, Ordering as KeyOrdering};
 use doorstep_core::destination::{Destination, DestinationSecrets, DestinationSettings, SigningSecret, TlsSettings};
 use doorstep_core::event::Event;
@@ -105,6 +106,7 @@ impl Order {
             payload_mode: PayloadMode::Full,
             format: Format::Plain,
             send_traceparent: true,
+            verification: Verification::default(),
         };
         let secrets = DestinationSecrets {
             signing: vec![SigningSecret { text: SECRET.to_owned(), retires_at: None }],
@@ -118,6 +120,7 @@ impl Order {
             created_at: NOW,
             updated_at: NOW,
             version: 1,
+            consent: None,
         };
         let event = Event {
             id: EventId::new("evt-1").unwrap(),

@@ -3,6 +3,7 @@
 mod settings;
 mod view;
 mod certificate;
+pub(crate) mod consent;
 
 use std::sync::Arc;
 
@@ -55,6 +56,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(clear_throttle))
         .routes(routes!(test))
         .routes(routes!(rotate))
+        .merge(consent::routes())
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -140,6 +142,7 @@ async fn create(
         created_at: now,
         updated_at: now,
         version: 1,
+        consent: None,
     };
     check(&app, &destination)?;
     let changes = (&Value::Null, &told(&destination));

@@ -37,6 +37,7 @@ pub(crate) const RULES: &[(Method, &str, Need)] = &[
     (Method::POST, "/v1/destinations/{id}/probe", OPERATE),
     (Method::POST, "/v1/destinations/{id}/clear-throttle", OPERATE),
     (Method::POST, "/v1/destinations/{id}/test", OPERATE),
+    (Method::POST, "/v1/destinations/{id}/verify", OPERATE),
     (Method::POST, "/v1/destinations/{id}/secrets/rotate", OPERATE),
     (Method::POST, "/v1/events", INGEST),
     (Method::POST, "/v1/events/batch", INGEST),

@@ -10,6 +10,7 @@ use axum::body::Body;
 use doorstep_core::address::AddressRules;
 use doorstep_core::api_key::{ApiKey, KeyText, SECRET_LEN, Scope};
 use doorstep_core::delivery::Delivery;
+use doorstep_core::dice::SeededDice;
 use doorstep_core::id::{DeliveryId, KeyId, SessionId, TenantId};
 use doorstep_core::portal::secret_text;
 use doorstep_core::reach::Reach;
@@ -20,6 +21,7 @@ use doorstep_core::time::{Millis, Timestamp};
 use doorstep_engine::catalog::Catalog;
 use doorstep_engine::chance::{self, Ids};
 use doorstep_engine::clock::Clock;
+use doorstep_engine::consent::{Consents, Office};
 use doorstep_engine::desk::Desk;
 use doorstep_engine::events::Events;
 use doorstep_engine::ingest::Ingest;
@@ -118,7 +120,14 @@ impl World {
         });
         run::adopt_all(store.as_ref(), &catalog, &run).await.unwrap();
         let ingest = Ingest { catalog, writer, events, run, clock, ids: Arc::new(Ids::new().unwrap()) };
-        let desk = Arc::new(Desk::new(ingest, sender, AddressRules::default()));
+        let office = Office {
+            catalog: Arc::clone(&ingest.catalog),
+            writer: ingest.writer.clone(),
+            run: ingest.run.clone(),
+            clock: ingest.clock,
+        };
+        let consents = Consents::start(office, Arc::clone(&sender), Box::new(SeededDice::new(1)));
+        let desk = Arc::new(Desk::new(ingest, sender, consents, AddressRules::default()));
         let app = Arc::new(App::new(desk, Arc::clone(&store), news, KeyHash::of(ADMIN), Limits::default()));
         app.recall().await.unwrap();
         let router = router(Arc::clone(&app));

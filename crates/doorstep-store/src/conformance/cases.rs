@@ -7,6 +7,7 @@ use std::sync::Arc;
 use doorstep_core::attempt::Answer;
 use doorstep_core::audit::Mandate;
 use doorstep_core::delivery::{BehindDead, Delivery, Place, Track};
+use doorstep_core::destination::Destination;
 use doorstep_core::event::{Event, NewEvent};
 use doorstep_core::id::{DeliveryId, DestinationId, TenantId};
 use doorstep_core::outcome::Fault;
@@ -19,8 +20,8 @@ use doorstep_core::store::{
 use doorstep_core::time::{Millis, Timestamp};
 
 use super::samples::{
-    DEAD, DST, NOW, RETRY, TENANT, WINDOW, a_gate, accept, attempt, audit_entry, destination, event, new_delivery, put,
-    registered, settle, tenant,
+    DEAD, DST, NOW, RETRY, TENANT, WINDOW, a_consent, a_gate, accept, attempt, audit_entry, destination, event,
+    new_delivery, put, registered, settle, tenant,
 };
 use super::{Subject, ask, write};
 
@@ -396,6 +397,22 @@ pub fn a_gate_is_kept_as_it_was(subject: &mut dyn Subject) {
     assert_eq!(one(subject, save(DST)), Written::Saved);
     assert_eq!(one(subject, save(DestinationId(9))), Written::Refused(Refusal::NotFound));
     assert_eq!(ask(subject.store().destinations(None, 9))[0].gate, a_gate());
+}
+
+pub fn consent_is_kept_apart_from_what_people_change(subject: &mut dyn Subject) {
+    let unasked = Destination { consent: Some(a_consent(7)), ..destination(DST, 1) };
+    one(subject, Write::PutDestination(Box::new(unasked)));
+    let consent = |subject: &dyn Subject| ask(subject.store().destinations(None, 9))[0].destination.consent.clone();
+    assert_eq!(consent(subject), None, "nobody agrees by being written down");
+    let agree = |id, n| Write::Consented { destination_id: id, consent: Box::new(a_consent(n)) };
+    assert_eq!(one(subject, agree(DST, 1)), Written::Saved);
+    assert_eq!(one(subject, agree(DestinationId(9), 1)), Written::Refused(Refusal::NotFound));
+    assert_eq!(consent(subject), Some(a_consent(1)));
+    one(subject, Write::PutDestination(Box::new(destination(DST, 2))));
+    assert_eq!(consent(subject), Some(a_consent(1)), "a change of settings leaves it alone");
+    assert_eq!(one(subject, agree(DST, 2)), Written::Saved);
+    subject.restart();
+    assert_eq!(consent(subject), Some(a_consent(2)));
 }
 
 pub fn a_destination_goes_with_all_that_is_queued_for_it(subject: &mut dyn Subject) {

@@ -24,7 +24,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::samples::{
-    NOW, a_gate, api_key, attempt, audit_entry, destination, event, portal_session, registered, tenant,
+    NOW, a_consent, a_gate, api_key, attempt, audit_entry, destination, event, portal_session, registered, tenant,
 };
 use super::{Subject, ask};
 use crate::memory::MemoryStore;
@@ -65,6 +65,7 @@ enum Change {
     Revive { nth: usize, window: u64 },
     Abandon { nth: usize },
     SaveGate { to: u8 },
+    Consented { to: u8, n: u32 },
     PutTenant { name: u8 },
     Put { to: u8, version: u64 },
     Remove { to: u8 },
@@ -117,6 +118,7 @@ fn plain_change() -> impl Strategy<Value = Change> {
         4 => (any::<usize>(), 0u64..300).prop_map(|(nth, window)| Change::Revive { nth, window }),
         2 => any::<usize>().prop_map(|nth| Change::Abandon { nth }),
         1 => (0u8..4).prop_map(|to| Change::SaveGate { to }),
+        1 => (0u8..4, 0u32..3).prop_map(|(to, n)| Change::Consented { to, n }),
         1 => (0u8..3).prop_map(|name| Change::PutTenant { name }),
         4 => (0u8..4, 1u64..4).prop_map(|(to, version)| Change::Put { to, version }),
         1 => (0u8..4).prop_map(|to| Change::Remove { to }),
@@ -213,6 +215,9 @@ impl Pair {
             }
             Change::Abandon { nth } => Write::Abandon { delivery_id: self.nth(nth)?.id, note: format!("note {nth}") },
             Change::SaveGate { to } => Write::SaveGate { destination_id: to_id(to), state: Box::new(a_gate()) },
+            Change::Consented { to, n } => {
+                Write::Consented { destination_id: to_id(to), consent: Box::new(a_consent(n)) }
+            }
             Change::PutTenant { name } => Write::PutTenant(Box::new(tenant(TenantId(name.into())))),
             Change::Put { to, version } => {
                 let tenant_id = TenantId(u128::from(to % 2));

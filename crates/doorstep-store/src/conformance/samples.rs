@@ -1,11 +1,13 @@
 //! Things to store.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use doorstep_core::api_key::{ApiKey, KeyHash, Scope};
 use doorstep_core::attempt::{Answer, Attempt, Timings};
 use doorstep_core::audit::{Action, Actor, AuditEntry, AuditOutcome};
+use doorstep_core::consent::{Consent, Leave, Verification};
 use doorstep_core::delivery::{BehindDead, Delivery, Ordering, Settlement};
 use doorstep_core::destination::{
     Destination, DestinationSecrets, DestinationSettings, SigningSecret, Tenant, TlsSettings,
@@ -65,6 +67,7 @@ pub fn destination(id: DestinationId, version: u64) -> Destination {
             payload_mode: PayloadMode::Thin,
             format: Format::CloudeventsBinary,
             send_traceparent: false,
+            verification: Verification::CloudeventsOptions,
         },
         secrets: DestinationSecrets {
             signing: vec![SigningSecret { text: "whsec_c2VjcmV0".to_owned(), retires_at: Some(NOW) }],
@@ -75,10 +78,21 @@ pub fn destination(id: DestinationId, version: u64) -> Destination {
         created_at: NOW,
         updated_at: NOW + Millis(version),
         version,
+        consent: None,
     }
 }
 
 /// One with something in every field.
+/// The `n`th that was given.
+pub fn a_consent(n: u32) -> Consent {
+    Consent {
+        url: "https://example.com/hooks".to_owned(),
+        origin: "hooks.example.net".to_owned(),
+        leave: Leave { per_minute: NonZeroU32::new(n) },
+        given_at: NOW + Millis(n.into()),
+    }
+}
+
 pub fn registered(name: &str, version: u64) -> RegisteredType {
     let schema = |max: u64| serde_json::json!({ "type": "object", "properties": { "a/b": { "maximum": max } } });
     RegisteredType {

@@ -56,6 +56,7 @@ impl Memory {
             Write::Accept(_)
             | Write::Settle(_)
             | Write::SaveGate { .. }
+            | Write::Consented { .. }
             | Write::UsedApiKeys(_)
             | Write::Audit(_)
             // Types are everybody's.

@@ -125,6 +125,7 @@ impl Batch<'_> {
             Write::ErasePayloads { tenant_id } => self.erase_payloads(tenant_id),
             Write::PutTenant(tenant) => self.put_tenant(&tenant),
             Write::PutDestination(destination) => self.put_destination(&destination),
+            Write::Consented { destination_id, consent } => self.consented(destination_id, &consent),
             Write::RemoveDestination { destination_id } => self.remove_destination(destination_id),
             Write::ByHand(by_hand) => self.by_hand(*by_hand, now),
             Write::PutApiKey(key) => self.put_api_key(&key),

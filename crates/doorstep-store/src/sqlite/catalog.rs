@@ -1,5 +1,6 @@
 //! Tenants, and destinations with their gates.
 
+use doorstep_core::consent::Consent;
 use doorstep_core::destination::{Destination, DestinationSettings, Tenant};
 use doorstep_core::gate::GateState;
 use doorstep_core::id::{DestinationId, TenantId};
@@ -22,7 +23,8 @@ pub(super) const SAVE_GATE: &str =
 pub(super) const DESTINATIONS: &str = "
     select d.id, d.tenant_id, d.version, d.settings, d.secrets, d.created_at, d.updated_at,
         (select state from gates g where g.destination_id = d.id),
-        exists (select 1 from backlogs b where b.destination_id = d.id and b.queued > 0)
+        exists (select 1 from backlogs b where b.destination_id = d.id and b.queued > 0),
+        (select consent from consents c where c.destination_id = d.id)
     from destinations d where d.id > ?1 order by d.id limit ?2";
 
 pub(super) const QUEUED: &str = "select queued from backlogs where destination_id = ?1";
@@ -62,7 +64,7 @@ impl Batch<'_> {
     }
 
     pub(super) fn put_destination(&mut self, destination: &Destination) -> Result<Written, Fault> {
-        let Destination { id, tenant_id, settings, secrets, created_at, updated_at, version } = destination;
+        let Destination { id, tenant_id, settings, secrets, created_at, updated_at, version, consent: _ } = destination;
         let before: Option<i64> = self
             .statement("select version from destinations where id = ?1")?
             .query_row([id.0.to_be_bytes()], |row| row.get(0))
@@ -92,6 +94,17 @@ impl Batch<'_> {
         Ok(Written::Saved)
     }
 
+    pub(super) fn consented(&mut self, destination_id: DestinationId, consent: &Consent) -> Result<Written, Fault> {
+        if !self.is_destination(destination_id)? {
+            return Ok(Written::Refused(Refusal::NotFound));
+        }
+        self.execute(
+            "insert or replace into consents (destination_id, consent) values (?1, ?2)",
+            params![destination_id.0.to_be_bytes(), row::json("a consent", consent)?],
+        )?;
+        Ok(Written::Saved)
+    }
+
     pub(super) fn remove_destination(&mut self, id: DestinationId) -> Result<Written, Fault> {
         let bytes = id.0.to_be_bytes();
         if self.execute("delete from destinations where id = ?1", [bytes])? == 0 {
@@ -101,6 +114,7 @@ impl Batch<'_> {
         self.queued.remove(&id);
         for sql in [
             "delete from gates where destination_id = ?1",
+            "delete from consents where destination_id = ?1",
             "delete from backlogs where destination_id = ?1",
             "insert into removed_destinations (id, swept) values (?1, 0)",
         ] {
@@ -150,7 +164,7 @@ pub(super) fn from(after: Option<u128>) -> Vec<u8> {
 fn stored(row: &Row<'_>, keys: &Keyring) -> Result<StoredDestination, Fault> {
     let blob = |at: usize| -> rusqlite::Result<&[u8]> { Ok(row.get_ref(at)?.as_blob()?) };
     let settings: DestinationSettings = row::read_json("a destination's settings", blob(3)?)?;
-    let gate: Option<Vec<u8>> = row.get(7)?;
+    let (gate, consent): (Option<Vec<u8>>, Option<Vec<u8>>) = (row.get(7)?, row.get(9)?);
     let (id, tenant_id) = (DestinationId(row::id(row, 0)?), TenantId(row::id(row, 1)?));
     Ok(StoredDestination {
         destination: Destination {
@@ -161,6 +175,7 @@ fn stored(row: &Row<'_>, keys: &Keyring) -> Result<StoredDestination, Fault> {
             created_at: Timestamp(row.get(5)?),
             updated_at: Timestamp(row.get(6)?),
             version: row.get::<_, i64>(2)?.cast_unsigned(),
+            consent: consent.map(|consent| row::read_json("a consent", &consent)).transpose()?,
         },
         gate: gate.map_or(Ok(GateState::default()), |gate| row::read_json("a gate", &gate))?,
         has_backlog: row.get(8)?,

@@ -59,6 +59,7 @@ impl Batch<'_> {
             Write::Accept(_)
             | Write::Settle(_)
             | Write::SaveGate { .. }
+            | Write::Consented { .. }
             | Write::UsedApiKeys(_)
             | Write::Audit(_)
             // Types are everybody's.

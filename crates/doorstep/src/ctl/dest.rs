@@ -99,6 +99,8 @@ enum What {
         #[command(flatten)]
         common: Common,
     },
+    /// Ask the receiver for its consent now, where it has to agree before anything is sent
+    Verify(One),
     /// Make a new signing secret; the old one signs along for a while
     RotateSecret {
         #[arg(value_name = "DESTINATION")]
@@ -144,6 +146,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         What::Probe(some) => hand(&some, "probe"),
         What::ClearThrottle(some) => hand(&some, "clear-throttle"),
         What::Test { id, event_type, data, common } => test(&id, event_type, data.as_deref(), &common),
+        What::Verify(One { id, common }) => verify(&id, &common),
         What::RotateSecret { id, overlap, common } => {
             let body = overlap.map_or_else(|| json!({}), |overlap| json!({"overlap_ms": overlap.0}));
             let path = [PATH, &id, "secrets", "rotate"];
@@ -175,6 +178,29 @@ fn hand(some: &Several, verb: &str) -> Result<(), Failure> {
         many::each(&some.ids, async |id| server.act(&KIND, &[PATH, id, verb], None).await).await
     };
     with(&some.common, does)
+}
+
+/// A receiver that does not agree makes the command fail, so that a script can rely on it.
+fn verify(id: &str, common: &Common) -> Result<(), Failure> {
+    with(common, async |server| {
+        let text = server.client.ask(Method::POST, &[PATH, id, "verify"], &[], None).await?;
+        let destination: Value = serde_json::from_str(&text).unwrap_or_default();
+        let consent = &destination["consent"];
+        let agreed = !consent["given_at"].is_null();
+        output::print(&match server.form {
+            Form::People if agreed => match consent["per_minute"].as_u64() {
+                Some(n) => format!("its receiver agrees to {n} requests per minute\n"),
+                None => "its receiver agrees to be sent to\n".to_owned(),
+            },
+            Form::People => String::new(),
+            Form::Json | Form::Quiet => show::one(&KIND, &text, server.form)?,
+        })?;
+        if agreed {
+            return Ok(());
+        }
+        let why = consent["last_answer"].as_str().unwrap_or("it has not answered yet");
+        Err(Failure::said(Exit::Failed, format!("the receiver has not agreed to be sent to: {why}")))
+    })
 }
 
 /// A receiver that refuses makes the command fail, so that a script can rely on it.

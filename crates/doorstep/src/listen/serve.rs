@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use doorstep_core::consent;
 use doorstep_core::signature::VerifyingKey;
 use doorstep_core::time::{Millis, Timestamp};
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::server::conn::http1;
@@ -49,6 +50,8 @@ pub(super) struct Receiver {
     style: Style,
     /// Ends after so many requests.
     count: Option<u64>,
+    /// How many requests per minute it agrees to when it is asked; it agrees to nothing without it.
+    consent: Option<String>,
     began: Instant,
     done: Notify,
     /// Held for moments only, never across an await.
@@ -63,10 +66,16 @@ struct State {
 }
 
 impl Receiver {
-    pub(super) fn new(keys: Vec<VerifyingKey>, manners: Manners, style: Style, count: Option<u64>) -> Arc<Self> {
+    pub(super) fn new(
+        keys: Vec<VerifyingKey>,
+        manners: Manners,
+        style: Style,
+        count: Option<u64>,
+        consent: Option<String>,
+    ) -> Arc<Self> {
         let state = State { manners, seen: Seen::new(REMEMBERED_MAX), tally: Tally::default() };
         let (began, done) = (Instant::now(), Notify::new());
-        Arc::new(Self { keys, style, count, began, done, state: Mutex::new(state) })
+        Arc::new(Self { keys, style, count, consent, began, done, state: Mutex::new(state) })
     }
 
     /// The state stays whole even if a thread died while it held it: every change is a single step.
@@ -172,6 +181,10 @@ async fn answer(
             return Ok(response);
         }
     };
+    if let Some(consent) = receiver.agrees(&head) {
+        receiver.settle(&head, &body, &Signature::Unchecked, Answered::Status(200));
+        return Ok(consent);
+    }
     let signature = Signature::check(&head.headers, &body, &receiver.keys, now());
     let (answer, wait) = receiver.state().manners.decide(!signature.is_bad(), receiver.uptime());
     if wait > Millis::ZERO {
@@ -218,6 +231,20 @@ fn plain(status: StatusCode, text: String) -> Response<AnswerBody> {
 }
 
 impl Receiver {
+    /// The answer to a question for consent, if this is one and we agree.
+    fn agrees(&self, head: &Parts) -> Option<Response<AnswerBody>> {
+        let (rate, origin) = (self.consent.as_ref()?, head.headers.get(consent::REQUEST_ORIGIN)?);
+        if head.method != Method::OPTIONS {
+            return None;
+        }
+        let mut response = plain(StatusCode::OK, String::new());
+        let headers = response.headers_mut();
+        headers.insert(header::ALLOW, HeaderValue::from_static("POST"));
+        headers.insert(consent::ALLOWED_ORIGIN, origin.clone());
+        headers.insert(consent::ALLOWED_RATE, HeaderValue::from_str(rate).ok()?);
+        Some(response)
+    }
+
     /// Counts and prints what a request got.
     fn settle(&self, head: &Parts, body: &[u8], signature: &Signature, answered: Answered) {
         let path = head.uri.path_and_query().map_or("/", |path| path.as_str());

@@ -75,6 +75,14 @@ fn destinations_are_steered_from_the_command_line() {
         assert_eq!(server.run(&["dest", verb, id, "-q"]).word(), id, "{verb}");
     }
     assert!(server.run(&["dest", "test", id, "--type", "a.b", "--data", "{}"]).ok().starts_with("success: 200 after "));
+    let unasked = server.run(&["dest", "verify", id]);
+    unasked.ended(6);
+    assert!(unasked.told().contains("nobody has to agree"), "{}", unasked.told());
+    server.run(&["dest", "update", id, "--verification", "cloudevents_options"]).ok();
+    let asked = server.run(&["dest", "verify", id]);
+    assert_eq!(asked.ended(1), "");
+    assert!(asked.told().contains("the answer has no WebHook-Allowed-Origin header"), "{}", asked.told());
+    server.run(&["dest", "update", id, "--verification", "none"]).ok();
     let secret = server.run(&["dest", "rotate-secret", id, "--overlap", "1h", "-q"]).word();
     assert!(secret.starts_with("whsec_") && secret != made["secret"].as_str().unwrap());
     assert_eq!(server.run(&["destinations", "list", "-q"]).word(), id);

@@ -25,7 +25,8 @@ pub(crate) struct Server {
     process: Child,
     pub(crate) base: String,
     pub(crate) tenant_id: String,
-    _directory: TempDir,
+    flags: Vec<String>,
+    directory: TempDir,
 }
 
 impl Drop for Server {
@@ -36,26 +37,41 @@ impl Drop for Server {
     }
 }
 
+/// The process, and where it listens.
+fn run(directory: &TempDir, flags: &[String]) -> (Child, String) {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_doorstep"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--allow-targets", "127.0.0.0/8", "--log-level", "warn"])
+        .args(flags)
+        .arg("--data-dir")
+        .arg(directory.path())
+        .env("DOORSTEP_ADMIN_KEY", KEY)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(process.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut said = lines.filter_map(|line| Some(line.split_once("listening on ")?.1.to_owned()));
+    let base = said.next().unwrap();
+    (process, base)
+}
+
 impl Server {
     pub(crate) async fn start(flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let mut process = Command::new(env!("CARGO_BIN_EXE_doorstep"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--allow-targets", "127.0.0.0/8", "--log-level", "warn"])
-            .args(flags)
-            .arg("--data-dir")
-            .arg(directory.path())
-            .env("DOORSTEP_ADMIN_KEY", KEY)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let mut said = lines.filter_map(|line| Some(line.split_once("listening on ")?.1.to_owned()));
-        let base = said.next().unwrap();
-        let mut server = Self { process, base, tenant_id: String::new(), _directory: directory };
+        let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        let (process, base) = run(&directory, &flags);
+        let mut server = Self { process, base, tenant_id: String::new(), flags, directory };
         let tenant = server.post("/v1/tenants", json!({"name": "Acme"})).await;
         server.tenant_id = text(&tenant, "id");
         server
+    }
+
+    /// Ends it in good order, and starts it again on another port.
+    pub(crate) fn restart(&mut self) {
+        let asked = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status().unwrap();
+        assert!(asked.success());
+        assert!(self.process.wait().unwrap().success());
+        (self.process, self.base) = run(&self.directory, &self.flags);
     }
 
     pub(crate) fn ask(&self, method: Method, path: &str) -> RequestBuilder {
@@ -106,6 +122,8 @@ pub(crate) fn text(value: &Value, field: &str) -> String {
 /// A request as it came over the wire.
 #[derive(Debug)]
 pub(crate) struct Received {
+    /// `POST /hook HTTP/1.1`.
+    pub(crate) line: String,
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Vec<u8>,
 }
@@ -128,19 +146,28 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     pub(crate) async fn answering(statuses: &'static [u16]) -> Self {
+        let n = AtomicUsize::new(0);
+        Self::start(move |_| {
+            let status = statuses[n.fetch_add(1, Ordering::SeqCst).min(statuses.len() - 1)];
+            format!("HTTP/1.1 {status} So\r\ncontent-length: 0\r\n\r\n")
+        })
+        .await
+    }
+
+    /// Answers each request with what `answer` makes of it.
+    pub(crate) async fn start(answer: impl Fn(&Received) -> String + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/hook", listener.local_addr().unwrap());
         let (seen, requests) = mpsc::unbounded_channel();
-        let n = Arc::new(AtomicUsize::new(0));
+        let answer = Arc::new(answer);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (seen, n) = (seen.clone(), Arc::clone(&n));
+                let (seen, answer) = (seen.clone(), Arc::clone(&answer));
                 tokio::spawn(async move {
                     let mut stream = AsyncBufReader::new(stream);
                     while let Some(request) = read(&mut stream).await {
-                        let status = statuses[n.fetch_add(1, Ordering::SeqCst).min(statuses.len() - 1)];
+                        let answer = answer(&request);
                         let _ = seen.send(request);
-                        let answer = format!("HTTP/1.1 {status} So\r\ncontent-length: 0\r\n\r\n");
                         if stream.write_all(answer.as_bytes()).await.is_err() {
                             return;
                         }
@@ -166,7 +193,7 @@ async fn read(stream: &mut AsyncBufReader<tokio::net::TcpStream>) -> Option<Rece
         let Some((name, value)) = line.trim_end().split_once(": ") else { break };
         headers.insert(name.to_owned(), value.to_owned());
     }
-    let mut body = vec![0; headers.get("content-length")?.parse().ok()?];
+    let mut body = vec![0; headers.get("content-length").map_or(Some(0), |text| text.parse().ok())?];
     stream.read_exact(&mut body).await.ok()?;
-    Some(Received { headers, body })
+    Some(Received { line: line.trim_end().to_owned(), headers, body })
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use doorstep_core::time::Millis;
 use doorstep_core::{
-    address, api_key, audit, custom_headers, filter, gate, hints, id, outcome, output, retry, route, scheduler,
-    signature,
+    address, api_key, audit, consent, custom_headers, filter, gate, hints, id, outcome, output, retry, route,
+    scheduler, signature,
 };
-use doorstep_engine::{desk, events, maintain, resolve, sender, writer};
+use doorstep_engine::{consent as asking, desk, events, maintain, resolve, sender, writer};
 use doorstep_server::Limits;
 use doorstep_server::connections::ConnectionLimits;
 use doorstep_store::sqlite::SqliteLimits;
@@ -70,6 +70,7 @@ fn time(ms: u128) -> String {
     match ms {
         _ if ms.is_multiple_of(day) && ms > day => format!("{} days", ms / day),
         _ if ms.is_multiple_of(3_600_000) => format!("{} h", ms / 3_600_000),
+        60_000 => "1 minute".to_owned(),
         _ if ms.is_multiple_of(60_000) => format!("{} minutes", ms / 60_000),
         _ if ms.is_multiple_of(1_000) => format!("{} s", ms / 1_000),
         _ => format!("{ms} ms"),
@@ -160,6 +161,10 @@ fn the_engine_the_sender_and_the_store_are_bounded_as_the_page_says() {
     says(engine, "bytes of writes that wait", &[mib(writer.bytes_max)]);
     says(engine, "writes in one transaction", &[count(writer::BATCH_MAX)]);
     says(engine, "payloads kept in memory for deliveries to come", &[mib(events::CACHED_BYTES_MAX)]);
+    says(engine, "receivers asked for consent at once", &[count(asking::ASKED_AT_ONCE_MAX)]);
+    let asks = [count(consent::ASKS_MAX as usize), millis(consent::ASK_AGAIN_MIN), millis(consent::ASK_AGAIN_MAX)];
+    says(engine, "questions for consent without one", &asks);
+    says(engine, "time in which a question can be answered with its link", &[millis(consent::ANSWERABLE_FOR)]);
     says(engine, "tests of destinations at once", &[count(desk::TRIALS_MAX)]);
 
     let (deadlines, pool) = (sender::Deadlines::default(), sender::PoolLimits::default());

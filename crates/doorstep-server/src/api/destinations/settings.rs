@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use doorstep_core::address::{AddressRules, TargetUrl};
+use doorstep_core::consent::Verification;
 use doorstep_core::custom_headers::CustomHeaders;
 use doorstep_core::delivery::{BehindDead, Ordering};
 use doorstep_core::destination::{Destination, DestinationSecrets, DestinationSettings, SigningSecret, TlsSettings};
@@ -109,6 +110,11 @@ pub(crate) struct DestinationBody {
     #[serde(default)]
     #[schema(value_type = Option<bool>)]
     send_traceparent: Field<bool>,
+    /// Whether the receiver has to agree before anything is sent: `none`, or `cloudevents_options` for the handshake of
+    /// the CloudEvents webhook specification. `none` unless given.
+    #[serde(default)]
+    #[schema(value_type = Option<shape::VerificationName>)]
+    verification: Field<Verification>,
     #[serde(default, deserialize_with = "object::field")]
     #[schema(value_type = Option<TlsBody>)]
     tls: Field<TlsBody>,
@@ -283,6 +289,7 @@ impl DestinationBody {
             payload_mode: PayloadMode::default(),
             format: Format::default(),
             send_traceparent: true,
+            verification: Verification::default(),
         };
         let (mut secrets, secret) = (DestinationSecrets::default(), self.secret.take());
         self.put_into(&mut settings, &mut secrets, rules, &mut faults);
@@ -408,10 +415,14 @@ impl DestinationBody {
         if let Some(mode) = self.payload_mode.or_default(PayloadMode::default) {
             settings.payload_mode = mode;
         }
-        if settings.payload_mode == PayloadMode::Thin && secrets.link_key.is_none() {
+        if let Some(verification) = self.verification.or_default(Verification::default) {
+            settings.verification = verification;
+        }
+        let needs_links = settings.payload_mode == PayloadMode::Thin || settings.verification != Verification::None;
+        if needs_links && secrets.link_key.is_none() {
             match new_link_key() {
                 Ok(key) => secrets.link_key = Some(key),
-                Err(wrong) => fault("/payload_mode", wrong),
+                Err(wrong) => fault("", wrong),
             }
         }
         if let Some(format) = self.format.or_default(Format::default) {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use doorstep_core::consent::Verification;
 use doorstep_core::delivery::{BehindDead, Ordering};
 use doorstep_core::destination::Destination;
-use doorstep_core::engine::GateView;
+use doorstep_core::engine::{Asking, GateView};
 use doorstep_core::filter::Filter;
 use doorstep_core::gate::{GateStatus, SuspensionReason, ThrottleReason};
 use doorstep_core::id::{DestinationId, TenantId};
@@ -19,6 +20,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::certificate::CertificateView;
+use super::consent::ConsentView;
 use super::settings::{OrderingName, RateLimit, Signing, algorithm};
 use crate::app::App;
 use crate::problem::Problem;
@@ -61,6 +63,11 @@ pub(crate) struct DestinationView {
     #[schema(value_type = shape::FormatName)]
     format: Format,
     send_traceparent: bool,
+    #[schema(value_type = shape::VerificationName)]
+    verification: Verification,
+    /// Null where nobody has to agree.
+    #[schema(required)]
+    consent: Option<ConsentView>,
     tls: TlsView,
     created_at: When,
     updated_at: When,
@@ -77,8 +84,8 @@ pub(crate) struct DestinationView {
     /// When an open breaker lets a probe through.
     #[schema(required)]
     next_probe_at: Option<When>,
-    #[schema(value_type = Option<shape::SuspensionReasonName>, required)]
-    suspension_reason: Option<SuspensionReason>,
+    #[schema(required)]
+    suspension_reason: Option<SuspensionName>,
     /// What throttling has taught about this receiver, in requests per second.
     #[schema(required)]
     learned_pace: Option<f64>,
@@ -110,6 +117,24 @@ pub(crate) enum BreakerState {
     HalfOpen,
 }
 
+/// Why nothing is sent: the receiver says that it is gone, says no to everything, or has not agreed to be sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SuspensionName {
+    Gone,
+    OnlyRejections,
+    NoConsent,
+}
+
+impl From<SuspensionReason> for SuspensionName {
+    fn from(reason: SuspensionReason) -> Self {
+        match reason {
+            SuspensionReason::Gone => Self::Gone,
+            SuspensionReason::OnlyRejections => Self::OnlyRejections,
+        }
+    }
+}
+
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DestinationPage {
     pub(super) data: Vec<DestinationView>,
@@ -130,7 +155,8 @@ pub(super) async fn view(app: &App, reach: Reach, destination: &Destination) -> 
     for minute in minutes {
         tally.add(&minute.tally);
     }
-    let mut view = DestinationView::of(app, destination, gate.as_ref(), backlog);
+    let asking = app.engine.asking(&[id]).pop().flatten();
+    let mut view = DestinationView::of(app, destination, gate.as_ref(), backlog, asking);
     view.success_rate = success_rate(&tally);
     Ok(view)
 }
@@ -142,10 +168,13 @@ pub(super) async fn views(
 ) -> Result<Vec<DestinationView>, Problem> {
     let ids: Vec<DestinationId> = found.iter().map(|destination| destination.id).collect();
     let gates = app.engine.gates(ids.clone()).await?;
+    let asking = app.engine.asking(&ids);
     let backlogs = app.store.backlogs(reach, ids).await?;
-    let lines = found.iter().zip(gates).zip(backlogs);
+    let lines = found.iter().zip(gates).zip(backlogs).zip(asking);
     Ok(lines
-        .map(|((destination, gate), backlog)| DestinationView::of(app, destination, gate.as_ref(), backlog))
+        .map(|(((destination, gate), backlog), asking)| {
+            DestinationView::of(app, destination, gate.as_ref(), backlog, asking)
+        })
         .collect())
 }
 
@@ -156,7 +185,13 @@ fn success_rate(tally: &Tally) -> Option<f64> {
 }
 
 impl DestinationView {
-    fn of(app: &App, destination: &Destination, gate: Option<&GateView>, backlog: Backlog) -> Self {
+    fn of(
+        app: &App,
+        destination: &Destination,
+        gate: Option<&GateView>,
+        backlog: Backlog,
+        asking: Option<Asking>,
+    ) -> Self {
         let Destination { id, tenant_id, settings, secrets, created_at, updated_at, .. } = destination;
         let now = app.engine.now();
         let (ordering, behind_dead) = match settings.ordering {
@@ -166,6 +201,13 @@ impl DestinationView {
         let state = gate.map(|gate| &gate.state);
         let throttled_until = state.and_then(|state| state.throttle.until()).filter(|until| *until > now);
         let probe_at = state.and_then(|state| state.breaker.probe_at());
+        let status = gate.map_or(GateStatus::Active, |gate| gate.status);
+        let reason = state.and_then(|state| state.suspension.reason()).map(SuspensionName::from);
+        let (status, suspension_reason) = match status {
+            GateStatus::Paused => (status, reason),
+            _ if destination.awaits_consent() => (GateStatus::Suspended, Some(SuspensionName::NoConsent)),
+            _ => (status, reason),
+        };
         Self {
             id: *id,
             tenant_id: *tenant_id,
@@ -188,13 +230,15 @@ impl DestinationView {
             payload_mode: settings.payload_mode,
             format: settings.format,
             send_traceparent: settings.send_traceparent,
+            verification: settings.verification,
+            consent: ConsentView::of(destination, asking),
             tls: TlsView {
                 client_certificate: settings.tls.client_certificate_pem.as_deref().and_then(CertificateView::of),
                 ca_pem: settings.tls.ca_pem.clone(),
             },
             created_at: When(*created_at),
             updated_at: When(*updated_at),
-            status: gate.map_or(GateStatus::Active, |gate| gate.status),
+            status,
             throttled_until: throttled_until.map(When),
             throttle_reason: state.and_then(|state| state.throttle.reason()).filter(|_| throttled_until.is_some()),
             throttle_count: state.map_or(0, |state| state.throttle.consecutive()),
@@ -204,7 +248,7 @@ impl DestinationView {
                 Some(_) => BreakerState::HalfOpen,
             },
             next_probe_at: probe_at.map(When),
-            suspension_reason: state.and_then(|state| state.suspension.reason()),
+            suspension_reason,
             learned_pace: state.and_then(|state| state.pace.learned()).map(|rate| rate.as_per_second()),
             in_flight: gate.map_or(0, |gate| gate.in_flight),
             queued_events: backlog.queued,

@@ -42,6 +42,12 @@ create table gates (
     state          blob not null
 ) strict, without rowid;
 
+-- What receivers have agreed to. Apart from the destinations too: changing the one leaves the other alone.
+create table consents (
+    destination_id blob primary key,
+    consent        blob not null
+) strict, without rowid;
+
 -- What payloads are encrypted with, if they are. Without its row, whatever needs the key is gone for ever.
 create table tenant_keys (
     tenant_id blob primary key,

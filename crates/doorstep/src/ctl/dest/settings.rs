@@ -50,6 +50,9 @@ pub(super) struct Args {
     /// plain, cloudevents_binary or cloudevents_structured
     #[arg(long)]
     format: Option<String>,
+    /// Whether the receiver has to agree before anything is sent: none or cloudevents_options
+    #[arg(long, value_name = "HOW")]
+    verification: Option<String>,
     /// More fields, as the API has them: JSON, @FILE, or - for standard input
     #[arg(long, short, value_name = "JSON")]
     data: Option<String>,
@@ -76,6 +79,7 @@ impl Args {
             ("headers", headers),
             ("payload_mode", self.payload_mode.map(Value::from)),
             ("format", self.format.map(Value::from)),
+            ("verification", self.verification.map(Value::from)),
         ];
         fields.extend(given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
         Ok(fields.into())

@@ -32,6 +32,7 @@ pub(super) fn run(story: &Story) -> Curve {
         limits: Arc::new(GateLimits::default().for_window(story.policy.window())),
         policy: Arc::new(story.policy.clone()),
         ordering: Ordering::Unordered,
+        awaits_consent: false,
     };
     sender.tell(Input::Adopted { plan: Box::new(plan), gate: Box::default(), backlog: false }, Timestamp(0));
 
