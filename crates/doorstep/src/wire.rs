@@ -1,6 +1,6 @@
 //! The parts, put together: store, engine and API.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAd
     let no_chance = "the machine gives no random numbers";
     let ids = Arc::new(Ids::new().context(no_chance)?);
     let dice = chance::dice().context(no_chance)?;
-    let rules = config.allow_targets.clone();
+    let rules = config.allow_targets.clone().denying_own(own_addresses(address));
     let public_url = config.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
     let attempt_ids = Arc::clone(&ids);
     let sender = Sender::new(
@@ -125,6 +125,32 @@ impl Running {
         // All that was to be written is, once the last of those who could ask for more has gone.
         let _ = tokio::time::timeout(within, writer_task).await;
     }
+}
+
+/// The addresses that this machine has, public ones included, and the one that it listens on: whoever is delivered to
+/// there could reach what is meant for this machine alone.
+fn own_addresses(listens_on: SocketAddr) -> Vec<IpAddr> {
+    let mut own = interfaces();
+    own.extend(Some(listens_on.ip()).filter(|address| !address.is_unspecified()));
+    own
+}
+
+#[cfg(unix)]
+fn interfaces() -> Vec<IpAddr> {
+    let all = nix::ifaddrs::getifaddrs().inspect_err(|fault| {
+        tracing::warn!(error = %fault, "the system does not say which addresses it has; destinations may lead to public ones of it");
+    });
+    let address = |one: nix::ifaddrs::InterfaceAddress| -> Option<IpAddr> {
+        let address = one.address?;
+        let v4 = address.as_sockaddr_in().map(|address| IpAddr::from(address.ip()));
+        v4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::from(address.ip())))
+    };
+    all.into_iter().flatten().filter_map(address).collect()
+}
+
+#[cfg(not(unix))]
+fn interfaces() -> Vec<IpAddr> {
+    Vec::new()
 }
 
 fn retention(config: &Config) -> Retention {

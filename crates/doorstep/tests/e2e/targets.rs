@@ -244,6 +244,24 @@ fn name_server(says: Arc<Mutex<Vec<Ipv4Addr>>>) -> Option<Ipv4Addr> {
     Some(address)
 }
 
+#[test]
+fn the_machines_own_addresses_are_refused_as_such() {
+    // Nothing is sent: the system only says which address it would send from.
+    let outward = UdpSocket::bind("0.0.0.0:0").unwrap();
+    if outward.connect("192.0.2.1:9").is_err() {
+        return skipped("this machine has no address beside the loopback's");
+    }
+    let own = outward.local_addr().unwrap().ip();
+    let home = Home::new();
+    let server = Server::start_with(&home, &[]);
+    let mut client = server.client();
+    let tenant = client.tenant();
+    let body = json!({"tenant_id": tenant, "url": format!("https://{own}/")});
+    let refused = client.post("/v1/destinations", &body);
+    assert_eq!(refused.status, 422);
+    assert!(refused.text().contains("an address of this machine"), "{}", refused.text());
+}
+
 /// A server that asks this name server, by a view of the file system of its own; none where that is not permitted.
 fn server_asking(name_server: Ipv4Addr, home: &Home) -> Option<Server> {
     let resolv = home.path().join("resolv.conf");
