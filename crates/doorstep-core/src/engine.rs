@@ -201,6 +201,9 @@ pub enum EngineFault {
     Unsendable(String),
     #[error("its receiver has not agreed to be sent to")]
     NoConsent,
+    /// Again after this long.
+    #[error("that is asked for too often")]
+    TooOften(Millis),
 }
 
 /// Something happened that people may want to watch.

@@ -49,6 +49,13 @@ impl Bucket {
         Millis(capacity(rate).saturating_sub(self.left).div_ceil(u64::from(rate.per_second.max(1))))
     }
 
+    /// Whether nothing of it is missing by now.
+    pub fn is_full(&self, rate: IngestRate, now: Timestamp) -> bool {
+        let mut then = *self;
+        then.fill(rate, now);
+        then.left == capacity(rate)
+    }
+
     /// A clock that was set back gives nothing, and takes nothing away.
     fn fill(&mut self, rate: IngestRate, now: Timestamp) {
         let came = now.since(self.at).0.saturating_mul(u64::from(rate.per_second.max(1)));

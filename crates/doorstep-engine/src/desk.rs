@@ -21,15 +21,14 @@ use doorstep_core::scheduler::{Hand, Input};
 use doorstep_core::sender::{Parcel, Sender, Unsendable};
 use doorstep_core::store::{ByHand, Refusal, Write, Written};
 use doorstep_core::time::{Millis, Timestamp};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Mutex;
 
 use crate::consent::Consents;
 use crate::ingest::Ingest;
 use crate::run::Ended;
+use crate::trials::{TRIAL_TIMEOUT_MAX, Trials};
 use crate::writer::{Receipt, Telling, WriteFault};
 
-/// Destinations that are tried out at the same time.
-pub const TRIALS_MAX: usize = 16;
 /// A hand on a gate is in force at once; its answer waits this long for the disk.
 const SAVED_WITHIN: Duration = Duration::from_secs(5);
 
@@ -38,7 +37,7 @@ pub struct Desk {
     sender: Arc<dyn Sender>,
     rules: AddressRules,
     consents: Consents,
-    trials: Semaphore,
+    trials: Trials,
     /// Held while event types are changed: in memory they change in the order in which they do on disk.
     types: Mutex<()>,
 }
@@ -51,7 +50,7 @@ impl fmt::Debug for Desk {
 
 impl Desk {
     pub fn new(ingest: Ingest, sender: Arc<dyn Sender>, consents: Consents, rules: AddressRules) -> Self {
-        Self { ingest, sender, rules, consents, trials: Semaphore::new(TRIALS_MAX), types: Mutex::new(()) }
+        Self { ingest, sender, rules, consents, trials: Trials::default(), types: Mutex::new(()) }
     }
 
     /// A change by a person: within their reach, and noted. Keep the second part until the run loop has been told what follows.
@@ -184,8 +183,12 @@ impl Desk {
         if destination.awaits_consent() {
             return Err(EngineFault::NoConsent);
         }
-        let _turn = self.trials.try_acquire().map_err(|_| EngineFault::Busy)?;
         let now = self.now();
+        let _turn = self.trials.begin(destination.tenant_id, now)?;
+        let mut destination = destination;
+        if destination.settings.timeout > TRIAL_TIMEOUT_MAX {
+            Arc::make_mut(&mut destination).settings.timeout = TRIAL_TIMEOUT_MAX;
+        }
         let delivery = Delivery {
             id: DeliveryId(self.new_id()),
             event_seq: 0,

@@ -15,6 +15,7 @@ pub mod ingest;
 pub mod run;
 pub mod maintain;
 pub mod consent;
+pub mod trials;
 pub mod desk;
 pub mod resolve;
 pub mod sender;

@@ -145,7 +145,7 @@ impl Problem {
 
     /// A producer sends faster than its tenant may.
     pub(crate) fn over_rate(standing: Standing, wait: Millis) -> Self {
-        let after = u32::try_from(wait.0.div_ceil(1_000)).unwrap_or(u32::MAX);
+        let after = whole_seconds(wait);
         let detail = format!("the tenant's events come faster than its ingest rate allows: try again in {after} s");
         Self {
             r#type: "https://iana.org/assignments/http-problem-types#quota-exceeded".into(),
@@ -213,6 +213,11 @@ impl Problem {
     }
 }
 
+/// Rounded up: whoever comes back then is not too early.
+fn whole_seconds(wait: Millis) -> u32 {
+    u32::try_from(wait.0.div_ceil(1_000)).unwrap_or(u32::MAX)
+}
+
 impl From<EngineFault> for Problem {
     fn from(fault: EngineFault) -> Self {
         match fault {
@@ -228,6 +233,12 @@ impl From<EngineFault> for Problem {
                 Self::later("not_saved_yet", "It is in force, but not on disk", fault.to_string(), STORE_AWAY_FOR)
             }
             EngineFault::Unsendable(why) => Self::conflict("unsendable", why),
+            EngineFault::TooOften(wait) => {
+                let after = whole_seconds(wait);
+                let detail = format!("one tenant's destinations are tested only so often: try again in {after} s");
+                let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, "too_often", "That is too often", detail);
+                Self { retry_after: Some(after), ..problem }
+            }
             EngineFault::NoConsent => Self::conflict(
                 "no_consent",
                 "its receiver has not agreed to be sent to: see `consent` of the destination, and ask again with POST …/verify",
@@ -281,5 +292,16 @@ impl IntoResponse for Problem {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_tests_too_often_hears_when_to_come_back() {
+        let problem = Problem::from(EngineFault::TooOften(Millis(1_001)));
+        assert_eq!((problem.status, problem.code, problem.retry_after), (429, "too_often", Some(2)));
     }
 }

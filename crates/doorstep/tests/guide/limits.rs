@@ -9,7 +9,7 @@ use doorstep_core::{
     address, api_key, audit, consent, custom_headers, filter, gate, hints, id, outcome, output, retry, route,
     scheduler, signature,
 };
-use doorstep_engine::{consent as asking, desk, events, maintain, resolve, sender, writer};
+use doorstep_engine::{consent as asking, events, maintain, resolve, sender, trials, writer};
 use doorstep_server::Limits;
 use doorstep_server::connections::ConnectionLimits;
 use doorstep_store::sqlite::SqliteLimits;
@@ -165,7 +165,11 @@ fn the_engine_the_sender_and_the_store_are_bounded_as_the_page_says() {
     let asks = [count(consent::ASKS_MAX as usize), millis(consent::ASK_AGAIN_MIN), millis(consent::ASK_AGAIN_MAX)];
     says(engine, "questions for consent without one", &asks);
     says(engine, "time in which a question can be answered with its link", &[millis(consent::ANSWERABLE_FOR)]);
-    says(engine, "tests of destinations at once", &[count(desk::TRIALS_MAX)]);
+    let tests = [count(trials::TRIALS_MAX), count(trials::TRIALS_PER_TENANT_MAX)];
+    says(engine, "tests of destinations at once", &tests);
+    let rate = trials::TRIAL_RATE;
+    says(engine, "tests of a tenant's destinations", &[format!("{} a second", rate.per_second), count(rate.burst)]);
+    says(engine, "time for a test", &[millis(trials::TRIAL_TIMEOUT_MAX)]);
 
     let (deadlines, pool) = (sender::Deadlines::default(), sender::PoolLimits::default());
     assert!(deadlines.dns == deadlines.connect && deadlines.connect == deadlines.tls, "the page has one row for them");
