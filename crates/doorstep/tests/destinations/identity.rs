@@ -1,11 +1,11 @@
-//! Client certificates and roots of a destination (S3).
+//! Client certificates and roots of a destination (S3), and headers that open a door.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Server, text};
+use crate::support::{Receiver, Server, text};
 
 const URL: &str = "https://127.0.0.1/hook";
 
@@ -64,4 +64,22 @@ async fn what_could_not_be_shown_to_a_receiver_is_refused_when_it_is_set() {
     let path = format!("/v1/destinations/{}", text(&made, "id"));
     let change = json!({"tls": {"client_key_pem": one.1}});
     assert_eq!(server.refused(Method::PATCH, &path, change).await.0, "/tls");
+}
+
+#[tokio::test]
+async fn secret_headers_do_not_move_to_another_host() {
+    let (server, mut there) = (Server::start(&[]).await, Receiver::answering(&[200]).await);
+    let mut elsewhere = Receiver::answering(&[200]).await;
+    let made = server.destination(&there.url, json!({"headers": {"authorization": "Bearer s3cret"}})).await;
+    let path = format!("/v1/destinations/{}", text(&made, "id"));
+    let (pointer, _) = server.refused(Method::PATCH, &path, json!({"url": elsewhere.url})).await;
+    assert_eq!(pointer, "/headers");
+    let same_host = json!({"url": format!("{}/other?x=1", there.url)});
+    assert!(server.ask(Method::PATCH, &path).json(&same_host).send().await.unwrap().status().is_success());
+    server.post(&format!("{path}/test"), json!({})).await;
+    assert_eq!(there.next().await.header("authorization"), "Bearer s3cret");
+    let moved = json!({"url": elsewhere.url, "headers": {"authorization": "Bearer other"}});
+    assert!(server.ask(Method::PATCH, &path).json(&moved).send().await.unwrap().status().is_success());
+    server.post(&format!("{path}/test"), json!({})).await;
+    assert_eq!(elsewhere.next().await.header("authorization"), "Bearer other");
 }

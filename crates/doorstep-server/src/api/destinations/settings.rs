@@ -322,6 +322,16 @@ impl DestinationBody {
             ));
         }
         let Destination { settings, secrets, .. } = destination;
+        if let Some(url) = &self.url
+            && matches!(self.headers, Field::Absent)
+            && !secrets.headers.is_empty()
+            && !same_origin(url, &settings.url, rules)
+        {
+            faults.push(FieldFault::new(
+                "/headers",
+                "their values were given for another host, and nobody can read them there: give them again, or null for none",
+            ));
+        }
         self.put_into(settings, secrets, rules, &mut faults);
         if faults.is_empty() { Ok(()) } else { Err(Problem::invalid(faults)) }
     }
@@ -438,6 +448,12 @@ impl DestinationBody {
         }
         settings.ordering = ordering(settings.ordering, self.ordering, self.behind_dead);
     }
+}
+
+/// What cannot be read leads nowhere: it is told as a fault of its own.
+fn same_origin(new: &str, before: &str, rules: &AddressRules) -> bool {
+    let origin = |url: &str| TargetUrl::parse(url, rules).ok().map(|url| (url.is_https(), url.authority().to_owned()));
+    origin(new).is_none_or(|new| Some(new) == origin(before))
 }
 
 fn new_link_key() -> Result<LinkKey, String> {
