@@ -118,7 +118,7 @@ impl FromStr for Codes {
     }
 }
 
-/// Those that lie between two classes have no name of their own, and nobody asks for them.
+/// One code, or a whole class: what is read is never anything else.
 impl Display for Codes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.from == self.to { write!(f, "{}", self.from) } else { write!(f, "{}xx", self.from / 100) }
