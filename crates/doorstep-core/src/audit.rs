@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::id::{KeyId, SessionId, TenantId};
 use crate::reach::Reach;
+use crate::similar::none_of;
 use crate::time::Timestamp;
 
 /// Somebody's leave to change something, with what will be noted of it.
@@ -127,7 +128,7 @@ impl std::str::FromStr for Action {
         let known = Self::ALL.iter().find(|action| action.name() == text);
         known.copied().ok_or_else(|| {
             let names: Vec<&str> = Self::ALL.iter().map(|action| action.name()).collect();
-            format!("is none of {}", names.join(", "))
+            none_of(text, &names)
         })
     }
 }

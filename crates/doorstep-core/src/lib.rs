@@ -43,6 +43,7 @@ pub mod reach;
 pub mod api_key;
 pub mod audit;
 pub mod portal;
+pub mod search;
 pub mod store;
 pub mod sender;
 pub mod engine;

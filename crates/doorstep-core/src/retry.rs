@@ -73,6 +73,20 @@ pub enum DeadReason {
     Abandoned,
 }
 
+impl DeadReason {
+    pub const ALL: [Self; 4] = [Self::Exhausted, Self::Expired, Self::Rejected, Self::Abandoned];
+
+    /// As it is written everywhere.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exhausted => "exhausted",
+            Self::Expired => "expired",
+            Self::Rejected => "rejected",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
 /// What a delivery has been through so far: all that a retry needs to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {

@@ -36,6 +36,8 @@ use crate::retry::{DeadReason, Decision};
 use crate::route::EventType;
 use crate::time::{Millis, Timestamp};
 
+pub use crate::search::{Codes, DeliveryFilter, EventFilter, Statuses};
+
 /// A future answer of a store.
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
@@ -324,25 +326,8 @@ impl EventSummary {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EventFilter {
-    pub tenant_id: Option<TenantId>,
-    pub event_type: Option<EventType>,
-    /// At this time or later.
-    pub accepted_after: Option<Timestamp>,
-    pub accepted_before: Option<Timestamp>,
-}
-
 /// Tenants whose events of the same name are told apart.
 pub const NAMESAKES_MAX: usize = 2;
-
-impl EventFilter {
-    /// What is left of it within a reach; `None`: nothing is.
-    pub fn within(self, reach: Reach) -> Option<Self> {
-        let tenant_id = reach.narrowed_to(self.tenant_id)?.tenant_id();
-        Some(Self { tenant_id, ..self })
-    }
-}
 
 /// What is asked of the audit log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -370,82 +355,6 @@ pub struct DeliveryHistory {
     pub summary: DeliverySummary,
     /// In the order in which they were made.
     pub attempts: Vec<Attempt>,
-}
-
-/// Which of the four states of a delivery are asked for: at least one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Statuses(u8);
-
-impl Statuses {
-    pub const QUEUED: Self = Self(1);
-    pub const RETRY_SCHEDULED: Self = Self(2);
-    pub const DELIVERED: Self = Self(4);
-    pub const DEAD: Self = Self(8);
-    pub const ANY: Self = Self(15);
-
-    pub const fn or(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Whether one of these is asked for too.
-    pub const fn meets(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-
-    pub fn of(status: DeliveryStatus) -> Self {
-        match status {
-            DeliveryStatus::Queued => Self::QUEUED,
-            DeliveryStatus::RetryScheduled => Self::RETRY_SCHEDULED,
-            DeliveryStatus::Delivered => Self::DELIVERED,
-            DeliveryStatus::Dead(_) => Self::DEAD,
-        }
-    }
-}
-
-impl Default for Statuses {
-    fn default() -> Self {
-        Self::ANY
-    }
-}
-
-/// Status codes of answers, from one to another: `503`, or `5xx`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Codes {
-    pub from: u16,
-    /// Itself included.
-    pub to: u16,
-}
-
-impl Codes {
-    pub const fn one(code: u16) -> Self {
-        Self { from: code, to: code }
-    }
-
-    pub const fn contain(self, code: u16) -> bool {
-        self.from <= code && code <= self.to
-    }
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DeliveryFilter {
-    pub statuses: Statuses,
-    pub destination_id: Option<DestinationId>,
-    pub tenant_id: Option<TenantId>,
-    pub event_type: Option<EventType>,
-    pub reason: Option<DeadReason>,
-    /// The last status code.
-    pub codes: Option<Codes>,
-    /// At this time or later.
-    pub created_after: Option<Timestamp>,
-    pub created_before: Option<Timestamp>,
-}
-
-impl DeliveryFilter {
-    /// What is left of it within a reach; `None`: nothing is.
-    pub fn within(self, reach: Reach) -> Option<Self> {
-        let tenant_id = reach.narrowed_to(self.tenant_id)?.tenant_id();
-        Some(Self { tenant_id, ..self })
-    }
 }
 
 /// A stretch of a list: those that come after the one with this number in ingest order.

@@ -13,6 +13,9 @@ pub(crate) mod audit;
 pub(crate) mod portal_sessions;
 pub(crate) mod health;
 
+#[cfg(test)]
+mod lists;
+
 use doorstep_core::store::{ByHand, Refusal, Write, Written};
 
 use crate::app::App;

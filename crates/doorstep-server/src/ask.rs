@@ -1,14 +1,23 @@
 //! What a request asks for beside its body: parts of its path and its query, read into types.
 
+mod pairs;
+#[cfg(test)]
+mod tests;
+
 use std::fmt::Display;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Path, Query as AxumQuery};
+use doorstep_core::search::Search;
+use doorstep_core::similar::none_of;
+use http::Uri;
 use http::request::Parts;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::app::App;
+use crate::page;
 use crate::problem::Problem;
 
 /// A query string is at most this long.
@@ -41,35 +50,62 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Query<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Problem> {
-        if parts.uri.query().is_some_and(|query| query.len() > QUERY_BYTES_MAX) {
-            return Err(Problem::invalid_at("?", format!("the query is longer than {QUERY_BYTES_MAX} bytes")));
+        pairs::read(given(&parts.uri)?).map(Self)
+    }
+}
+
+/// The query string of a list: what is asked for, and which page of it.
+#[derive(Debug)]
+pub(crate) struct List<F> {
+    pub(crate) filter: F,
+    pub(crate) limit: usize,
+    pub(crate) cursor: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Paging {
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+/// The names of that.
+pub(crate) const PAGING: [&str; 2] = ["limit", "cursor"];
+
+impl<F: Search> FromRequestParts<Arc<App>> for List<F> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Problem> {
+        Self::read(given(&parts.uri)?)
+    }
+}
+
+impl<F: Search> List<F> {
+    fn read(given: Vec<(String, String)>) -> Result<Self, Problem> {
+        let (paging, asked): (Vec<_>, Vec<_>) = given.into_iter().partition(|(name, _)| PAGING.contains(&&**name));
+        if let Some((name, _)) = asked.iter().find(|(name, _)| !F::NAMES.contains(&&**name)) {
+            return Err(at(name, none_of(name, &[F::NAMES, &PAGING].concat())));
         }
-        let AxumQuery(asked) = AxumQuery::try_from_uri(&parts.uri).map_err(|fault| {
-            let told = fault.body_text();
-            let (pointer, detail) = placed(told.trim_start_matches("Failed to deserialize query string: "));
-            Problem::invalid_at(pointer, detail)
-        })?;
-        Ok(Self(asked))
+        let filter = F::read(asked.iter().map(|(name, text)| (&**name, &**text)));
+        let filter = filter.map_err(|fault| at(&fault.name, fault.detail))?;
+        let Paging { limit, cursor } = pairs::read(paging)?;
+        Ok(Self { filter, limit: page::limit(limit)?, cursor })
     }
 }
 
-/// The parameter that a fault is about, which stands before it: `limit: invalid digit found in string`.
-fn placed(told: &str) -> (String, &str) {
-    let is_name = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
-    match told.split_once(": ") {
-        Some((name, detail)) if is_name(name) => (format!("?{name}"), detail),
-        _ => ("?".to_owned(), told),
+/// The names and values of a query.
+fn given(uri: &Uri) -> Result<Vec<(String, String)>, Problem> {
+    if uri.query().is_some_and(|query| query.len() > QUERY_BYTES_MAX) {
+        return Err(Problem::invalid_at("?", format!("the query is longer than {QUERY_BYTES_MAX} bytes")));
     }
+    let AxumQuery(given) = AxumQuery::try_from_uri(uri).map_err(|fault| Problem::invalid_at("?", fault.body_text()))?;
+    Ok(given)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// How much of a parameter's name an error repeats.
+const NAME_SHOWN_MAX: usize = 64;
 
-    #[test]
-    fn a_fault_of_the_query_names_its_parameter() {
-        assert_eq!(placed("limit: invalid digit"), ("?limit".to_owned(), "invalid digit"));
-        assert_eq!(placed("no name here: at all"), ("?".to_owned(), "no name here: at all"));
-        assert_eq!(placed("nothing"), ("?".to_owned(), "nothing"));
-    }
+fn at(name: &str, detail: String) -> Problem {
+    let shown: String = name.chars().take(NAME_SHOWN_MAX).collect();
+    Problem::invalid_at(format!("?{shown}"), detail)
 }

@@ -9,7 +9,7 @@ pub(crate) mod rules;
 pub(crate) mod cookie;
 pub(crate) mod notes;
 #[cfg(test)]
-mod world;
+pub(crate) mod world;
 #[cfg(test)]
 mod matrix;
 #[cfg(test)]

@@ -15,7 +15,6 @@ mod body;
 mod field;
 mod object;
 mod etag;
-mod filter;
 mod page;
 mod rates;
 mod shape;

@@ -10,6 +10,7 @@ use doorstep_core::gate::{GateStatus, SuspensionReason, ThrottleReason, Why};
 use doorstep_core::outcome::{Class, Fault};
 use doorstep_core::output::{Format, PayloadMode};
 use doorstep_core::retry::DeadReason;
+use doorstep_core::route::{EVENT_TYPE_LEN_MAX, PATTERNS_MAX};
 use doorstep_core::signature::ExtraStyle;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -110,7 +111,7 @@ shapes! {
     /// Why there was no answer.
     FaultName = names(&Fault::ALL);
     /// Why a delivery is dead.
-    DeadReasonName = names(&[DeadReason::Exhausted, DeadReason::Expired, DeadReason::Rejected, DeadReason::Abandoned]);
+    DeadReasonName = names(&DeadReason::ALL);
     /// What a delivery waits for.
     WaitName = names(&[
         Why::DueTime, Why::Pause, Why::Suspension, Why::Consent, Why::Throttle, Why::Breaker, Why::Concurrency, Why::Pace,
@@ -146,6 +147,8 @@ shapes! {
         "type": "string", "example": "retry_scheduled,dead",
         "pattern": "^(queued|retry_scheduled|delivered|dead|failed)(,(queued|retry_scheduled|delivered|dead|failed))*$",
     });
+    /// Event types, or patterns for them, with commas between them: any of these.
+    TypesAsked = types_asked();
     /// A status code, or all of a class.
     CodesAsked = json!({"type": "string", "pattern": "^[1-5]([0-9]{2}|xx)$", "example": "5xx"});
     /// What statuses mean for a receiver, where it is not what they usually mean. Every 2xx is a success.
@@ -282,6 +285,13 @@ fn id(prefix: &str) -> Value {
 
 fn text(pattern: &str, least: usize, most: usize, example: &str) -> Value {
     json!({"type": "string", "pattern": pattern, "minLength": least, "maxLength": most, "example": example})
+}
+
+fn types_asked() -> Value {
+    let pattern = r"(\*|[A-Za-z0-9_-]+)(\.(\*|[A-Za-z0-9_-]+)){0,9}";
+    let (longest, others) = (EVENT_TYPE_LEN_MAX + 1, PATTERNS_MAX - 1);
+    let whole = format!("^(?!([^,]*,)*[^,]{{{longest}}}){pattern}(,{pattern}){{0,{others}}}$");
+    json!({"type": "string", "pattern": whole, "example": "invoice.*,*.paid"})
 }
 
 fn names<T: Serialize>(all: &[T]) -> Value {

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use doorstep_core::search::{DeliveryFilter, EventFilter, Search};
 use doorstep_server::{openapi, router};
 use serde_json::Value;
 
@@ -45,6 +46,16 @@ fn every_operation_has_a_name_of_its_own_and_a_summary() {
             operation["summary"].as_str().is_some_and(|summary| !summary.is_empty()),
             "{what} says nothing of itself"
         );
+    }
+}
+
+#[test]
+fn a_list_describes_what_its_filter_reads() {
+    let document = document();
+    for (path, names) in [("/v1/deliveries", DeliveryFilter::NAMES), ("/v1/events", EventFilter::NAMES)] {
+        let described = document["paths"][path]["get"]["parameters"].as_array().unwrap();
+        let described: Vec<&str> = described.iter().map(|parameter| parameter["name"].as_str().unwrap()).collect();
+        assert_eq!(described, [names, &["limit", "cursor"]].concat(), "{path}");
     }
 }
 

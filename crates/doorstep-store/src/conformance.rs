@@ -88,6 +88,7 @@ macro_rules! store_conforms {
             what_a_removed_destination_leaves_goes_gradually_and_is_seen_by_nobody,
             lists_are_newest_first_and_go_on_where_the_last_page_ended,
             lists_contain_what_fits_the_filter,
+            the_deliveries_of_an_event_are_found_by_its_name,
             a_backlog_is_counted,
             activity_is_counted_by_the_minute,
             what_is_old_is_forgotten_a_little_at_a_time,

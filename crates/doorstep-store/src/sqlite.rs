@@ -24,6 +24,7 @@ mod due;
 mod list;
 mod event_list;
 mod stretch;
+mod type_match;
 mod activity;
 mod purge;
 mod sweep;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use doorstep_core::route::TypePattern;
 use reqwest::Response;
 use serde_json::Value;
 
@@ -22,6 +23,9 @@ pub(crate) struct Args {
     /// Only this destination's
     #[arg(long, value_name = "ID")]
     destination: Option<String>,
+    /// Only requests with events of this type, or of types like invoice.*; several with commas
+    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
+    types: Vec<TypePattern>,
     /// Only requests that failed, and changes of gates
     #[arg(long)]
     failed: bool,
@@ -82,10 +86,12 @@ fn note(note: &str) {
 
 fn path(args: &Args) -> String {
     let mut path = "/v1/stream".to_owned();
-    for (name, value) in [("tenant_id", &args.tenant), ("destination_id", &args.destination)] {
+    let types: Vec<&str> = args.types.iter().map(TypePattern::as_str).collect();
+    let types = (!types.is_empty()).then(|| types.join(","));
+    for (name, value) in [("tenant_id", &args.tenant), ("destination_id", &args.destination), ("type", &types)] {
         if let Some(value) = value {
             path.push(if path.contains('?') { '&' } else { '?' });
-            // An ID has nothing to be escaped; what is not one, the server refuses.
+            // IDs and types have nothing to be escaped; what is no ID, the server refuses.
             path.push_str(&format!("{name}={value}"));
         }
     }
@@ -213,5 +219,8 @@ mod tests {
     fn the_server_is_asked_for_what_is_wanted() {
         let args = Cli::parse_from(["tail", "--tenant", "ten_1", "--destination", "dst_1"]).args;
         assert_eq!(path(&args), "/v1/stream?tenant_id=ten_1&destination_id=dst_1");
+        let args = Cli::parse_from(["tail", "--type", "invoice.*,a.b", "--type", "*.paid"]).args;
+        assert_eq!(path(&args), "/v1/stream?type=invoice.*,a.b,*.paid");
+        assert!(Cli::try_parse_from(["tail", "--type", "inv*"]).is_err());
     }
 }

@@ -9,7 +9,7 @@ use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
 use doorstep_core::reach::Reach;
 use doorstep_core::retry::DeadReason;
 use doorstep_core::route::EventType;
-use doorstep_core::store::{DeliveryFilter, DeliveryStatus, DeliverySummary, Page, Statuses};
+use doorstep_core::store::{DeliveryFilter, DeliveryStatus, DeliverySummary, Page};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
@@ -18,10 +18,9 @@ use utoipa_axum::routes;
 
 use super::attempts::AttemptView;
 use crate::app::App;
-use crate::ask::{Id, Query};
+use crate::ask::{Id, List};
 use crate::auth::caller::Caller;
 use crate::body::OptionalJson;
-use crate::filter;
 use crate::page;
 use crate::problem::Problem;
 use crate::shape;
@@ -101,32 +100,37 @@ pub(crate) struct DeliveryPage {
     next_cursor: Option<String>,
 }
 
-#[derive(Debug, Default, Deserialize, IntoParams)]
+/// What [`DeliveryFilter`] reads, as the API's description has it.
+#[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "it is never made")]
 pub(crate) struct DeliveryList {
     /// Deliveries on their way are listed as `queued` or `retry_scheduled`, whichever they were before.
-    #[param(value_type = shape::StatusesAsked, required = false)]
-    status: Option<String>,
-    #[param(value_type = shape::DestinationId, required = false)]
-    destination_id: Option<DestinationId>,
-    #[param(value_type = shape::TenantId, required = false)]
-    tenant_id: Option<TenantId>,
-    #[param(value_type = shape::EventType, required = false)]
-    r#type: Option<EventType>,
-    #[param(value_type = shape::DeadReasonName, required = false)]
-    reason: Option<DeadReason>,
+    #[param(required = false)]
+    status: shape::StatusesAsked,
+    #[param(required = false)]
+    r#type: shape::TypesAsked,
+    /// Deliveries of one event; of each tenant's, if several have one with this ID.
+    #[param(required = false)]
+    event_id: shape::EventId,
+    #[param(required = false)]
+    destination_id: shape::DestinationId,
+    #[param(required = false)]
+    tenant_id: shape::TenantId,
+    #[param(required = false)]
+    reason: shape::DeadReasonName,
     /// The last status code.
-    #[param(value_type = shape::CodesAsked, required = false)]
-    code: Option<String>,
-    #[param(value_type = When, required = false)]
-    created_after: Option<When>,
-    #[param(value_type = When, required = false)]
-    created_before: Option<When>,
-    #[param(value_type = shape::Limit, required = false)]
-    limit: Option<usize>,
-    #[param(value_type = shape::Cursor, required = false)]
-    cursor: Option<String>,
+    #[param(required = false)]
+    code: shape::CodesAsked,
+    /// At this time or later.
+    #[param(required = false)]
+    created_after: When,
+    #[param(required = false)]
+    created_before: When,
+    #[param(required = false)]
+    limit: shape::Limit,
+    #[param(required = false)]
+    cursor: shape::Cursor,
 }
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -143,11 +147,10 @@ pub(crate) struct Abandonment {
 async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Query(asked): Query<DeliveryList>,
+    List { filter, limit, cursor }: List<DeliveryFilter>,
 ) -> Result<axum::Json<DeliveryPage>, Problem> {
-    let limit = page::limit(asked.limit)?;
-    let before_seq = page::read_cursor("dlv", asked.cursor.as_deref())?;
-    let mut found = app.store.deliveries(caller.reach, asked.filter()?, Page { before_seq, limit: limit + 1 }).await?;
+    let before_seq = page::read_cursor("dlv", cursor.as_deref())?;
+    let mut found = app.store.deliveries(caller.reach, filter, Page { before_seq, limit: limit + 1 }).await?;
     let next_cursor = page::cut(&mut found, limit, |last| page::cursor("dlv", last.delivery.seq));
     Ok(axum::Json(DeliveryPage { data: views(&app, found).await?, next_cursor }))
 }
@@ -206,21 +209,6 @@ async fn abandon(
     let mandate = caller.mandate(&app, Action::DeliveryAbandon, Some(tenant_id), id, changes);
     app.engine.abandon(mandate, id, note).await?.map_err(|refusal| no_such(id, refusal))?;
     detail(&app, caller.reach, id).await.map(axum::Json)
-}
-
-impl DeliveryList {
-    fn filter(&self) -> Result<DeliveryFilter, Problem> {
-        Ok(DeliveryFilter {
-            statuses: self.status.as_deref().map_or(Ok(Statuses::ANY), filter::statuses)?,
-            destination_id: self.destination_id,
-            tenant_id: self.tenant_id,
-            event_type: self.r#type.clone(),
-            reason: self.reason,
-            codes: self.code.as_deref().map(filter::codes).transpose()?,
-            created_after: self.created_after.map(|at| at.0),
-            created_before: self.created_before.map(|at| at.0),
-        })
-    }
 }
 
 async fn detail(app: &App, reach: Reach, id: DeliveryId) -> Result<DeliveryDetail, Problem> {

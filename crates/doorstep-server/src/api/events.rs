@@ -24,7 +24,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::ask::{Id, Query};
+use crate::ask::{Id, List, Query};
 use crate::auth::caller::Caller;
 use crate::body;
 use crate::object::Object;
@@ -127,22 +127,26 @@ pub(crate) struct EventPage {
     next_cursor: Option<String>,
 }
 
-#[derive(Debug, Deserialize, IntoParams)]
+/// What [`EventFilter`] reads, as the API's description has it.
+#[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "it is never made")]
 pub(crate) struct EventList {
-    #[param(value_type = shape::TenantId, required = false)]
-    tenant_id: Option<TenantId>,
-    #[param(value_type = shape::EventType, required = false)]
-    r#type: Option<EventType>,
-    #[param(value_type = When, required = false)]
-    created_after: Option<When>,
-    #[param(value_type = When, required = false)]
-    created_before: Option<When>,
-    #[param(value_type = shape::Limit, required = false)]
-    limit: Option<usize>,
-    #[param(value_type = shape::Cursor, required = false)]
-    cursor: Option<String>,
+    #[param(required = false)]
+    r#type: shape::TypesAsked,
+    #[param(required = false)]
+    tenant_id: shape::TenantId,
+    #[param(required = false)]
+    ordering_key: shape::OrderingKey,
+    /// Accepted at this time or later.
+    #[param(required = false)]
+    created_after: When,
+    #[param(required = false)]
+    created_before: When,
+    #[param(required = false)]
+    limit: shape::Limit,
+    #[param(required = false)]
+    cursor: shape::Cursor,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -299,16 +303,9 @@ async fn accept_batch(State(app): State<Arc<App>>, caller: Caller, request: Requ
 async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Query(asked): Query<EventList>,
+    List { filter, limit, cursor }: List<EventFilter>,
 ) -> Result<axum::Json<EventPage>, Problem> {
-    let limit = page::limit(asked.limit)?;
-    let before_seq = page::read_cursor("evt", asked.cursor.as_deref())?;
-    let filter = EventFilter {
-        tenant_id: asked.tenant_id,
-        event_type: asked.r#type,
-        accepted_after: asked.created_after.map(|at| at.0),
-        accepted_before: asked.created_before.map(|at| at.0),
-    };
+    let before_seq = page::read_cursor("evt", cursor.as_deref())?;
     let mut found = app.store.event_list(caller.reach, filter, Page { before_seq, limit: limit + 1 }).await?;
     let next_cursor = page::cut(&mut found, limit, |last| page::cursor("evt", last.seq));
     Ok(axum::Json(EventPage { data: found.into_iter().map(EventView::of).collect(), next_cursor }))

@@ -13,8 +13,9 @@ use doorstep_core::id::{AttemptId, DeliveryId, DestinationId, EventId, TenantId}
 use doorstep_core::outcome::{Class, Fault};
 use doorstep_core::reach::Reach;
 use doorstep_core::retry::{DeadReason, Decision};
-use doorstep_core::route::EventType;
-use serde::{Deserialize, Serialize};
+use doorstep_core::route::{EventType, TypePatterns};
+use doorstep_core::search::read_types;
+use serde::{Deserialize, Deserializer, Serialize};
 use tokio::sync::broadcast::error::RecvError;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -34,7 +35,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(stream))
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, IntoParams)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Watch {
@@ -42,6 +43,15 @@ pub(crate) struct Watch {
     tenant_id: Option<TenantId>,
     #[param(value_type = shape::DestinationId, required = false)]
     destination_id: Option<DestinationId>,
+    /// Requests with events of these types alone. Changes of gates are of no type, and left out.
+    #[param(value_type = shape::TypesAsked, required = false)]
+    #[serde(default, deserialize_with = "types")]
+    r#type: Option<TypePatterns>,
+}
+
+fn types<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<TypePatterns>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    read_types(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
 /// One request to a receiver, and what follows from it: `event: attempt`.
@@ -128,8 +138,8 @@ async fn stream(State(app): State<Arc<App>>, caller: Caller, Query(watch): Query
     let place = Arc::clone(&app.watchers).try_acquire_owned();
     let place = place.map_err(|_| Problem::busy("too many clients watch already: try again when one has gone"))?;
     let (heard, ending) = (app.news.subscribe(), app.ending.subscribe());
-    let lines = futures_util::stream::unfold((heard, ending, place, app, caller), move |state| async move {
-        let (mut heard, mut ending, place, app, caller) = state;
+    let lines = futures_util::stream::unfold((heard, ending, place, app, caller, watch), move |state| async move {
+        let (mut heard, mut ending, place, app, caller, watch) = state;
         loop {
             let news = tokio::select! {
                 news = heard.recv() => news,
@@ -143,7 +153,7 @@ async fn stream(State(app): State<Arc<App>>, caller: Caller, Query(watch): Query
                 Err(RecvError::Lagged(n)) => Line::default().event("missed").data(n.to_string()),
                 Err(RecvError::Closed) => return None,
             };
-            return Some((Ok::<_, Infallible>(line), (heard, ending, place, app, caller)));
+            return Some((Ok::<_, Infallible>(line), (heard, ending, place, app, caller, watch)));
         }
     });
     Ok(Sse::new(lines).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response())
@@ -151,13 +161,14 @@ async fn stream(State(app): State<Arc<App>>, caller: Caller, Query(watch): Query
 
 impl Watch {
     fn wants(&self, reach: Reach, news: &News) -> bool {
-        let (tenant_id, destination_id) = match news {
-            News::Attempted(attempted) => (attempted.tenant_id, attempted.destination_id),
-            News::GateChanged { tenant_id, destination_id, .. } => (*tenant_id, *destination_id),
+        let (tenant_id, destination_id, event_type) = match news {
+            News::Attempted(attempted) => (attempted.tenant_id, attempted.destination_id, Some(&attempted.event_type)),
+            News::GateChanged { tenant_id, destination_id, .. } => (*tenant_id, *destination_id, None),
         };
         reach.covers(tenant_id)
             && self.tenant_id.is_none_or(|wanted| wanted == tenant_id)
             && self.destination_id.is_none_or(|wanted| wanted == destination_id)
+            && self.r#type.as_ref().is_none_or(|wanted| event_type.is_some_and(|one| wanted.matches(one)))
     }
 }
 
@@ -217,5 +228,57 @@ impl Change {
             GateChange::Recovered => Self::Recovered,
             GateChange::Suspended(reason) => Self::Suspended { reason },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use doorstep_core::attempt::{Attempt, Timings};
+    use doorstep_core::outcome::Outcome;
+    use doorstep_core::time::{Millis, Timestamp};
+
+    use super::*;
+
+    fn attempted(kind: &str) -> News {
+        let timings = Timings { dns: None, connect: None, tls: None, first_byte: None, total: Millis(1) };
+        let attempt = Attempt {
+            id: AttemptId(1),
+            number: 1,
+            started_at: Timestamp(0),
+            timings,
+            answer: Answer::Status(200),
+            request_headers: vec![],
+            response_headers: vec![],
+            response_body: Bytes::new(),
+            response_truncated: false,
+        };
+        News::Attempted(Box::new(Attempted {
+            at: Timestamp(0),
+            tenant_id: TenantId(1),
+            destination_id: DestinationId(1),
+            delivery_id: DeliveryId(1),
+            event_id: EventId::generated(1),
+            event_type: kind.parse().unwrap(),
+            attempt,
+            outcome: Outcome::Accepted { quota_spent_for: None },
+            decision: Decision::Delivered,
+        }))
+    }
+
+    #[test]
+    fn who_asks_for_types_hears_of_these_alone() {
+        let (tenant_id, destination_id) = (TenantId(1), DestinationId(1));
+        let gate = News::GateChanged { at: Timestamp(0), tenant_id, destination_id, change: GateChange::Recovered };
+        let all = [attempted("invoice.paid"), attempted("order.made"), gate];
+        let heard = |types: Option<&str>, reach| {
+            let r#type = types.map(|types| read_types(types).unwrap());
+            let watch = Watch { tenant_id: None, destination_id: None, r#type };
+            all.iter().map(|news| watch.wants(reach, news)).collect::<Vec<_>>()
+        };
+        assert_eq!(heard(None, Reach::All), [true, true, true]);
+        assert_eq!(heard(Some("invoice.*"), Reach::All), [true, false, false]);
+        assert_eq!(heard(Some("*.made,*.paid"), Reach::All), [true, true, false]);
+        assert_eq!(heard(Some("*"), Reach::Tenant(TenantId(2))), [false, false, false]);
     }
 }

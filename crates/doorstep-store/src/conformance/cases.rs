@@ -1,6 +1,7 @@
 //! The promises, one by one.
 
 mod access;
+mod lists;
 
 use std::sync::Arc;
 
@@ -26,6 +27,7 @@ use super::samples::{
 use super::{Subject, ask, write};
 
 pub use access::*;
+pub use lists::*;
 
 pub fn an_event_is_kept_as_it_came(subject: &mut dyn Subject) {
     one(subject, put(DST));
@@ -52,28 +54,6 @@ pub fn two_tenants_may_have_an_event_of_the_same_name(subject: &mut dyn Subject)
     assert_eq!(found(Some(TENANT)), [TENANT]);
     assert_eq!(found(Some(TenantId(8))), [TenantId(8)]);
     assert_eq!(found(None), [TENANT, TenantId(8)]);
-}
-
-pub fn events_are_listed_newest_first_as_far_as_they_fit(subject: &mut dyn Subject) {
-    for n in 1..=5u32 {
-        let tenant_id = if n % 2 == 0 { TenantId(8) } else { TENANT };
-        let accepted_at = NOW + Millis(u64::from(n));
-        let event_type = if n == 3 { "c.d" } else { "a.b" }.parse().expect("a name");
-        let event = Event { tenant_id, event_type, ..event(&format!("event-{n}"), None, accepted_at) };
-        one(subject, Write::Accept(Box::new(NewEvent { event, deliveries: vec![] })));
-    }
-    let listed = |filter: EventFilter, before_seq, limit| {
-        let found = ask(subject.store().event_list(Reach::All, filter, Page { before_seq, limit }));
-        found.into_iter().map(|event| event.seq).collect::<Vec<_>>()
-    };
-    let any = EventFilter::default;
-    assert_eq!(listed(any(), None, 3), [5, 4, 3]);
-    assert_eq!(listed(any(), Some(3), 3), [2, 1]);
-    assert_eq!(listed(EventFilter { tenant_id: Some(TenantId(8)), ..any() }, None, 9), [4, 2]);
-    assert_eq!(listed(EventFilter { event_type: "c.d".parse().ok(), ..any() }, None, 9), [3]);
-    let between =
-        EventFilter { accepted_after: Some(NOW + Millis(2)), accepted_before: Some(NOW + Millis(4)), ..any() };
-    assert_eq!(listed(between, None, 9), [3, 2]);
 }
 
 pub fn the_same_event_again_makes_nothing(subject: &mut dyn Subject) {
@@ -474,58 +454,6 @@ pub fn what_a_removed_destination_leaves_goes_gradually_and_is_seen_by_nobody(su
     assert_eq!(purge(subject, Ages { dead: NOW + Millis(1), ..ages(NOW) }).available, []);
     let all = events(NOW + Millis(1));
     assert_eq!([purge(subject, all).events, purge(subject, all).events, purge(subject, all).events], [3, 3, 1]);
-}
-
-pub fn lists_are_newest_first_and_go_on_where_the_last_page_ended(subject: &mut dyn Subject) {
-    let made = set_up(subject, &[1, 2, 3, 4, 5].map(|id| accept(id, None)));
-    one(subject, settle(&made[1], Decision::Delivered, BehindDead::Skip, NOW));
-    one(subject, settle(&made[3], DEAD, BehindDead::Skip, NOW));
-    let page = |before_seq, limit| {
-        ask(subject.store().deliveries(Reach::All, DeliveryFilter::default(), Page { before_seq, limit }))
-    };
-    let of =
-        |found: &[doorstep_core::store::DeliverySummary]| found.iter().map(|l| l.delivery.id.0).collect::<Vec<_>>();
-    let first = page(None, 3);
-    assert_eq!(of(&first), [5, 4, 3]);
-    assert_eq!(of(&page(Some(first[2].delivery.seq), 3)), [2, 1]);
-    assert_eq!(of(&page(Some(u64::MAX), 1)), [5]);
-    assert_eq!(of(&page(Some(0), 1)), []);
-}
-
-pub fn lists_contain_what_fits_the_filter(subject: &mut dyn Subject) {
-    one(subject, put(DestinationId(2)));
-    let mut other = event("other", None, NOW + Millis(10));
-    (other.tenant_id, other.event_type) = (TenantId(8), "user.left".parse().expect("a valid type"));
-    let deliveries = vec![new_delivery(5, DestinationId(2))];
-    let other = Write::Accept(Box::new(NewEvent { event: other, deliveries }));
-    let made = set_up(subject, &[accept(1, None), accept(2, None), accept(3, None), accept(4, None), other]);
-    one(subject, settle(&made[1], RETRY, BehindDead::Skip, NOW));
-    one(subject, settle(&made[2], Decision::Delivered, BehindDead::Skip, NOW));
-    one(subject, settle(&made[3], DEAD, BehindDead::Skip, NOW));
-    let any = DeliveryFilter::default;
-    let status = |status| DeliveryFilter { statuses: status, ..any() };
-    for (filter, expected) in [
-        (any(), vec![5, 4, 3, 2, 1]),
-        (status(Statuses::QUEUED), vec![5, 1]),
-        (status(Statuses::RETRY_SCHEDULED), vec![2]),
-        (status(Statuses::DELIVERED), vec![3]),
-        (status(Statuses::DEAD), vec![4]),
-        (status(Statuses::QUEUED.or(Statuses::DEAD)), vec![5, 4, 1]),
-        (status(Statuses::RETRY_SCHEDULED.or(Statuses::DELIVERED)), vec![3, 2]),
-        (DeliveryFilter { codes: Some(Codes { from: 200, to: 499 }), ..any() }, vec![4, 3]),
-        (DeliveryFilter { destination_id: Some(DST), ..any() }, vec![4, 3, 2, 1]),
-        (DeliveryFilter { destination_id: Some(DST), ..status(Statuses::QUEUED) }, vec![1]),
-        (DeliveryFilter { tenant_id: Some(TenantId(8)), ..any() }, vec![5]),
-        (DeliveryFilter { event_type: "user.left".parse().ok(), ..any() }, vec![5]),
-        (DeliveryFilter { reason: Some(DeadReason::Rejected), ..any() }, vec![4]),
-        (DeliveryFilter { reason: Some(DeadReason::Expired), ..any() }, vec![]),
-        (DeliveryFilter { reason: Some(DeadReason::Rejected), ..status(Statuses::DELIVERED) }, vec![]),
-        (DeliveryFilter { codes: Some(Codes::one(503)), ..any() }, vec![2]),
-        (DeliveryFilter { created_after: Some(NOW + Millis(10)), ..any() }, vec![5]),
-        (DeliveryFilter { created_before: Some(NOW + Millis(10)), ..any() }, vec![4, 3, 2, 1]),
-    ] {
-        assert_eq!(list(subject, filter.clone()), expected, "{filter:?}");
-    }
 }
 
 pub fn a_backlog_is_counted(subject: &mut dyn Subject) {

@@ -13,6 +13,7 @@ use doorstep_core::outcome::{Fault, Outcome};
 use doorstep_core::portal::PortalSession;
 use doorstep_core::reach::Reach;
 use doorstep_core::retry::{DeadReason, Decision};
+use doorstep_core::search::read_types;
 use doorstep_core::store::{
     ActivityQuery, Ages, AuditFilter, ByHand, Codes, DeliveryFilter, DueQuery, EventFilter, Page, Settled, Statuses,
     Store, Write,
@@ -324,17 +325,28 @@ impl Pair {
 
     fn compare_lists(&self) -> Result<(), TestCaseError> {
         for tenant_id in [None, Some(TenantId(1))] {
-            let filter = EventFilter { tenant_id, event_type: "a.b".parse().ok(), ..EventFilter::default() };
-            both!(self, event_list(Reach::All, filter.clone(), Page { before_seq: None, limit: 200 }));
-            both!(self, event_list(Reach::Tenant(TenantId(1)), filter.clone(), Page { before_seq: Some(3), limit: 2 }));
+            for types in ["a.b", "*.c,x", "a.*"] {
+                let filter = EventFilter { tenant_id, types: read_types(types).ok(), ..EventFilter::default() };
+                both!(self, event_list(Reach::All, filter.clone(), Page { before_seq: None, limit: 200 }));
+                both!(
+                    self,
+                    event_list(Reach::Tenant(TenantId(1)), filter.clone(), Page { before_seq: Some(3), limit: 2 })
+                );
+            }
         }
+        let of_a_key = EventFilter { ordering_key: Some("a".into()), ..EventFilter::default() };
+        both!(self, event_list(Reach::All, of_a_key.clone(), Page { before_seq: None, limit: 200 }));
         let any = DeliveryFilter::default;
         let filters = [
             any(),
             DeliveryFilter { statuses: Statuses::QUEUED, ..any() },
             DeliveryFilter { statuses: Statuses::RETRY_SCHEDULED, destination_id: Some(DestinationId(1)), ..any() },
             DeliveryFilter { statuses: Statuses::DELIVERED, tenant_id: Some(TenantId(1)), ..any() },
-            DeliveryFilter { statuses: Statuses::DEAD, event_type: "a.b".parse().ok(), ..any() },
+            DeliveryFilter { statuses: Statuses::DEAD, types: read_types("a.b").ok(), ..any() },
+            DeliveryFilter { types: read_types("x.y,*.c").ok(), ..any() },
+            DeliveryFilter { event_id: "e2".parse().ok(), ..any() },
+            DeliveryFilter { event_id: "e3".parse().ok(), tenant_id: Some(TenantId(1)), ..any() },
+            DeliveryFilter { event_id: "e1".parse().ok(), destination_id: Some(DestinationId(1)), ..any() },
             DeliveryFilter { statuses: Statuses::RETRY_SCHEDULED.or(Statuses::DEAD), ..any() },
             DeliveryFilter { codes: Some(Codes { from: 202, to: 203 }), ..any() },
             DeliveryFilter { reason: Some(DeadReason::Abandoned), ..any() },

@@ -67,10 +67,11 @@ impl Memory {
 
     pub(super) fn event_list(&self, reach: Reach, filter: EventFilter, page: Page) -> Vec<EventSummary> {
         let Some(filter) = filter.within(reach) else { return Vec::new() };
-        let EventFilter { tenant_id, event_type, accepted_after, accepted_before } = filter;
+        let EventFilter { types, tenant_id, ordering_key, accepted_after, accepted_before } = filter;
         let fits = |event: &EventSummary| {
             tenant_id.is_none_or(|tenant_id| tenant_id == event.tenant_id)
-                && event_type.as_ref().is_none_or(|event_type| *event_type == event.event_type)
+                && types.as_ref().is_none_or(|types| types.matches(&event.event_type))
+                && ordering_key.as_ref().is_none_or(|key| event.ordering_key.as_ref() == Some(key))
                 && accepted_after.is_none_or(|after| after <= event.accepted_at)
                 && accepted_before.is_none_or(|before| event.accepted_at < before)
         };
@@ -190,9 +191,10 @@ impl Memory {
 fn fits(line: &DeliverySummary, filter: &DeliveryFilter) -> bool {
     let DeliveryFilter {
         statuses,
+        types,
+        event_id,
         destination_id,
         tenant_id,
-        event_type,
         reason,
         codes,
         created_after,
@@ -201,7 +203,8 @@ fn fits(line: &DeliverySummary, filter: &DeliveryFilter) -> bool {
     statuses.meets(Statuses::of(line.status))
         && destination_id.is_none_or(|id| line.delivery.destination_id == id)
         && tenant_id.is_none_or(|id| line.tenant_id == id)
-        && event_type.as_ref().is_none_or(|event_type| line.event_type == *event_type)
+        && types.as_ref().is_none_or(|types| types.matches(&line.event_type))
+        && event_id.as_ref().is_none_or(|id| line.event_id == *id)
         && reason.is_none_or(|reason| line.status == DeliveryStatus::Dead(reason))
         && codes.is_none_or(|codes| line.last_status.is_some_and(|code| codes.contain(code)))
         && created_after.is_none_or(|after| after <= line.created_at)

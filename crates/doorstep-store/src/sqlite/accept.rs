@@ -18,9 +18,9 @@ use super::row::{self, event_columns};
 use crate::seal::Keyring;
 
 pub(super) const INSERT_EVENT: &str = "
-    insert into events (seq, tenant_id, id, event_type, accepted_at, n_deliveries, n_kept, content_type, ordering_key,
+    insert into events (seq, tenant_id, id, event_type, accepted_at, n_deliveries, n_kept, first_seq, content_type, ordering_key,
         produced_at, schema_version, headers, ttl, traceparent, payload_key, payload)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
     on conflict (id, tenant_id) do nothing";
 
 pub(super) const EVENT_BY_SEQ: &str =
@@ -80,6 +80,7 @@ impl Batch<'_> {
                 event.event_type.as_str(),
                 event.accepted_at.0,
                 row::number(n_deliveries),
+                self.counters.seq + 1,
                 event.content_type,
                 event.ordering_key,
                 event.produced_at.map(|at| at.0),

@@ -11,6 +11,7 @@ use rusqlite::{Connection, Row, params, params_from_iter};
 use super::fault::Fault;
 use super::row;
 use super::stretch::{self, STRETCH};
+use super::type_match;
 use crate::seal::payload::PAYLOAD_GROWS_BY;
 
 /// The payload's length stands at the beginning of its row: no payload is read for it.
@@ -21,16 +22,11 @@ pub(super) fn event_list(sql: &Connection, filter: &EventFilter, page: Page) -> 
     let before = page.before_seq.map_or(i64::MAX, row::number);
     let Some(tenant_id) = filter.tenant_id else { return look(sql, filter, &(0..before), page.limit) };
     let mut stretches = sql.prepare_cached(stretch::OF_EVENT_OWNER)?;
-    let mut stretches = stretches.query(params![tenant_id.0.to_be_bytes(), before / STRETCH])?;
-    let mut found = Vec::new();
-    while let Some(row) = stretches.next()? {
+    let stretches = stretches.query_map(params![tenant_id.0.to_be_bytes(), before / STRETCH], |row| {
         let Range { start, end } = stretch::numbers(row.get(0)?);
-        found.extend(look(sql, filter, &(start..end.min(before)), page.limit - found.len())?);
-        if found.len() == page.limit {
-            break;
-        }
-    }
-    Ok(found)
+        Ok(start..end.min(before))
+    })?;
+    stretch::fill(page.limit, stretches, |seqs, limit| look(sql, filter, seqs, limit))
 }
 
 /// The newest that fit, of those with these numbers.
@@ -42,12 +38,14 @@ fn look(sql: &Connection, filter: &EventFilter, seqs: &Range<i64>, limit: usize)
 
 /// A search as SQL, by the numbers. What else is asked for is compared row by row.
 pub(super) fn search(filter: &EventFilter, seqs: &Range<i64>, limit: usize) -> (String, Vec<Value>) {
-    let EventFilter { tenant_id, event_type, accepted_after, accepted_before } = filter;
+    let EventFilter { types, tenant_id, ordering_key, accepted_after, accepted_before } = filter;
+    let (fits_type, asked_type) = type_match::term(types.as_ref());
     let asked = [
         ("e.seq >= ", Some(Value::Integer(seqs.start))),
         ("e.seq < ", Some(Value::Integer(seqs.end))),
         ("+e.tenant_id = ", tenant_id.map(|id| Value::Blob(id.0.to_be_bytes().to_vec()))),
-        ("e.event_type = ", event_type.as_ref().map(|name| Value::Text(name.as_str().to_owned()))),
+        (fits_type, asked_type),
+        ("e.ordering_key = ", ordering_key.as_ref().map(|key| Value::Text(key.to_string()))),
         ("+e.accepted_at >= ", accepted_after.map(|at| Value::Integer(at.0))),
         ("+e.accepted_at < ", accepted_before.map(|at| Value::Integer(at.0))),
     ];

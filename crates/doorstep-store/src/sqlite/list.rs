@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use doorstep_core::id::{DeliveryId, TenantId};
+use doorstep_core::id::{DeliveryId, EventId, TenantId};
 use doorstep_core::store::{DeliveryFilter, DeliveryHistory, DeliveryStatus, DeliverySummary, Page, Statuses};
 use doorstep_core::time::Timestamp;
 use rusqlite::types::Value;
@@ -13,6 +13,7 @@ use super::catalog::is_destination;
 use super::fault::Fault;
 use super::row::{self, DELIVERY_COLUMNS, attempt_columns, delivery_columns, of_a_destination};
 use super::stretch::{self, STRETCH};
+use super::type_match;
 
 /// Where deliveries are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,18 +107,36 @@ fn attempts(sql: &Connection, seq: i64) -> Result<Vec<doorstep_core::attempt::At
 pub(super) fn deliveries(sql: &Connection, filter: &DeliveryFilter, page: Page) -> Result<Vec<DeliverySummary>, Fault> {
     let before = page.before_seq.map_or(i64::MAX, row::number);
     let owner = filter.destination_id.map(|id| id.0).or(filter.tenant_id.map(|id| id.0));
-    let Some(owner) = owner else { return look(sql, filter, &(0..before), page.limit) };
-    let mut stretches = sql.prepare_cached(stretch::OF_OWNER)?;
-    let mut stretches = stretches.query(params![owner.to_be_bytes(), before / STRETCH])?;
-    let mut found = Vec::new();
-    while let Some(row) = stretches.next()? {
-        let Range { start, end } = stretch::numbers(row.get(0)?);
-        found.extend(look(sql, filter, &(start..end.min(before)), page.limit - found.len())?);
-        if found.len() == page.limit {
-            break;
-        }
+    let look = |seqs: &Range<i64>, limit| look(sql, filter, &(seqs.start..seqs.end.min(before)), limit);
+    if let Some(id) = &filter.event_id {
+        return stretch::fill(page.limit, of_event(sql, id, filter.tenant_id)?.into_iter().map(Ok), look);
     }
-    Ok(found)
+    let Some(owner) = owner else { return look(&(0..before), page.limit) };
+    let mut stretches = sql.prepare_cached(stretch::OF_OWNER)?;
+    let stretches =
+        stretches.query_map(params![owner.to_be_bytes(), before / STRETCH], |row| row.get(0).map(stretch::numbers))?;
+    stretch::fill(page.limit, stretches, look)
+}
+
+pub(super) const OF_EVENT: &str =
+    "select e.first_seq, e.n_deliveries from events e where e.id = ?1 and e.tenant_id = ?2";
+
+pub(super) const OF_NAMESAKES: &str = "select e.first_seq, e.n_deliveries from events e where e.id = ?1";
+
+/// The numbers of an event's deliveries. Without a tenant, those of every tenant that has one so called, newest first.
+fn of_event(sql: &Connection, id: &EventId, tenant_id: Option<TenantId>) -> Result<Vec<Range<i64>>, Fault> {
+    let mut named = sql.prepare_cached(if tenant_id.is_some() { OF_EVENT } else { OF_NAMESAKES })?;
+    let read = |row: &Row<'_>| {
+        let (first, n): (i64, i64) = (row.get(0)?, row.get(1)?);
+        Ok(first..first + n)
+    };
+    let of_all = match tenant_id {
+        Some(tenant_id) => named.query_map(params![id.as_str(), tenant_id.0.to_be_bytes()], read)?,
+        None => named.query_map([id.as_str()], read)?,
+    };
+    let mut of_all = of_all.collect::<Result<Vec<_>, _>>()?;
+    of_all.sort_by_key(|seqs| std::cmp::Reverse(seqs.start));
+    Ok(of_all)
 }
 
 /// The newest that fit, of those with these numbers.
@@ -143,9 +162,10 @@ fn look(
 pub(super) fn search(table: Table, filter: &DeliveryFilter, seqs: &Range<i64>, limit: usize) -> (String, Vec<Value>) {
     let DeliveryFilter {
         statuses,
+        types,
+        event_id: _, // The numbers are those of its deliveries.
         destination_id,
         tenant_id,
-        event_type,
         reason,
         codes,
         created_after,
@@ -157,6 +177,7 @@ pub(super) fn search(table: Table, filter: &DeliveryFilter, seqs: &Range<i64>, l
         [false, true] if table == Table::Unfinished => Some(1),
         [_, _] => None,
     };
+    let (fits_type, asked_type) = type_match::term(types.as_ref());
     let id = |id: u128| Value::Blob(id.to_be_bytes().to_vec());
     let asked = [
         ("d.seq >= ", Some(Value::Integer(seqs.start))),
@@ -167,7 +188,7 @@ pub(super) fn search(table: Table, filter: &DeliveryFilter, seqs: &Range<i64>, l
         ("d.last_status >= ", codes.map(|codes| Value::Integer(codes.from.into()))),
         ("d.last_status <= ", codes.map(|codes| Value::Integer(codes.to.into()))),
         ("e.tenant_id = ", tenant_id.map(|tenant| id(tenant.0))),
-        ("e.event_type = ", event_type.as_ref().map(|name| Value::Text(name.as_str().to_owned()))),
+        (fits_type, asked_type),
         ("e.accepted_at >= ", created_after.map(|at| Value::Integer(at.0))),
         ("e.accepted_at < ", created_before.map(|at| Value::Integer(at.0))),
     ];

@@ -15,6 +15,7 @@ use super::fault::Fault;
 use super::master;
 use super::migrate::{self, MigrateError};
 use super::thread::Workers;
+use super::type_match;
 use crate::seal::{KeyId, Keyring};
 
 const DATABASE: &str = "doorstep.db";
@@ -223,5 +224,6 @@ fn connect(database: &Path, cache_kib: u32) -> rusqlite::Result<Connection> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
     connection.pragma_update(None, "cache_size", -i64::from(cache_kib))?;
     connection.pragma_update(None, "temp_store", "memory")?;
+    type_match::register(&connection)?;
     Ok(connection)
 }

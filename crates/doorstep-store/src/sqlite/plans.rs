@@ -1,5 +1,6 @@
 //! Every statement finds its rows by the index that was made for it, however many there are.
 
+use doorstep_core::search::read_types;
 use doorstep_core::store::{DeliveryFilter, EventFilter, Statuses};
 use rusqlite::{Connection, StatementStatus};
 
@@ -15,12 +16,13 @@ const ROWS: u32 = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
 fn seeded(n: u32) -> Connection {
     let mut sql = Connection::open_in_memory().unwrap();
     super::migrate::migrate(&mut sql).unwrap();
+    super::type_match::register(&sql).unwrap();
     let fill = "
         begin;
         create temp table n as with recursive n(n) as (select 1 union all select n + 1 from n where n < $rows) select n from n;
         insert into destinations select randomblob(16), randomblob(16), 1, x'7b7d', x'7b7d', 0, 0 from n where n <= 1000;
         create temp table dst as select row_number() over () as n, id from destinations;
-        insert into events select n, x'00', 'e' || n, 'a.b', n, 1, 1, 'text/plain', null, null, null, null, null, null, null, x'00' from n;
+        insert into events select n, x'00', 'e' || n, 'a.b', n, 1, 1, n, 'text/plain', null, null, null, null, null, null, null, x'00' from n;
         insert into delivery_seqs select randomblob(16), n from n;
         insert into deliveries
             select n.n, randomblob(16), n.n, dst.id, n.n % 2, n.n % 10 = 0, n.n, 0, 0, 0, 0, n.n + 1000,
@@ -50,9 +52,13 @@ fn searches() -> Vec<(String, Vec<&'static str>)> {
     let found = vec!["d USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)", "e USING INTEGER PRIMARY KEY (rowid=?)"];
     let text = |table| search(table, &of_one, &(0..1_024), 50).0;
     let mut searches: Vec<_> = Table::ALL.map(|table| (text(table), found.clone())).into();
-    let of_one = EventFilter { tenant_id: Some(TENANT), ..EventFilter::default() };
-    let (text, _) = event_list::search(&of_one, &(0..1_024), 50);
-    searches.push((text, vec!["e USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"]));
+    for types in ["invoice.paid", "invoice.*,*.paid"] {
+        let of_types = DeliveryFilter { types: read_types(types).ok(), ..DeliveryFilter::default() };
+        searches.extend(Table::ALL.map(|table| (search(table, &of_types, &(0..1_024), 50).0, found.clone())));
+        let of_one = EventFilter { tenant_id: Some(TENANT), types: read_types(types).ok(), ..EventFilter::default() };
+        let (text, _) = event_list::search(&of_one, &(0..1_024), 50);
+        searches.push((text, vec!["e USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"]));
+    }
     searches
 }
 
@@ -68,6 +74,8 @@ fn every_statement_uses_the_index_that_was_made_for_it() {
         (accept::EVENT_BY_SEQ, vec!["e USING INTEGER PRIMARY KEY (rowid=?)"]),
         (accept::EVENT_BY_ID, vec!["e USING INDEX events_by_id (id=? AND tenant_id=?)"]),
         (accept::EVENTS_BY_ID, vec!["e USING INDEX events_by_id (id=?)"]),
+        (list::OF_EVENT, vec!["e USING INDEX events_by_id (id=? AND tenant_id=?)"]),
+        (list::OF_NAMESAKES, vec!["e USING INDEX events_by_id (id=?)"]),
         (stretch::OF_EVENT_OWNER, vec!["event_stretches USING PRIMARY KEY (owner=? AND stretch<?)"]),
         (
             purge::PURGE_EVENT_STRETCHES,
@@ -190,11 +198,12 @@ fn the_age_of_a_large_backlog_is_found_at_the_front() {
     let n = 20_000;
     let mut sql = Connection::open_in_memory().unwrap();
     super::migrate::migrate(&mut sql).unwrap();
+    super::type_match::register(&sql).unwrap();
     let fill = "
         begin;
         create temp table n as with recursive n(n) as (select 1 union all select n + 1 from n where n < $rows) select n from n;
         insert into backlogs values (x'00000000000000000000000000000001', $rows);
-        insert into events select n, x'00', 'e' || n, 'a.b', n, 1, 1, 'text/plain', null, null, null, null, null, null, null, x'00' from n;
+        insert into events select n, x'00', 'e' || n, 'a.b', n, 1, 1, n, 'text/plain', null, null, null, null, null, null, null, x'00' from n;
         insert into deliveries
             select n, randomblob(16), n, iif(n <= $others, x'09', x'00000000000000000000000000000001'), n % 2, 0, -n, 0, 0, 0, 0, n,
                 null, null, null, null

@@ -65,6 +65,22 @@ impl Batch<'_> {
     }
 }
 
+/// Looks through stretches of numbers, from the newest on, until a page is full.
+pub(super) fn fill<T>(
+    limit: usize,
+    stretches: impl Iterator<Item = rusqlite::Result<Range<i64>>>,
+    mut look: impl FnMut(&Range<i64>, usize) -> Result<Vec<T>, Fault>,
+) -> Result<Vec<T>, Fault> {
+    let mut found = Vec::new();
+    for stretch in stretches {
+        found.extend(look(&stretch?, limit - found.len())?);
+        if found.len() == limit {
+            break;
+        }
+    }
+    Ok(found)
+}
+
 /// The numbers in a stretch.
 pub(super) fn numbers(stretch: i64) -> Range<i64> {
     stretch * STRETCH..(stretch + 1) * STRETCH

@@ -1,6 +1,7 @@
 //! `doorstep deliveries`: one event to one destination, and what has come of it.
 
 use clap::Subcommand;
+use doorstep_core::search::DeliveryFilter;
 use serde_json::json;
 
 use super::show::Kind;
@@ -77,22 +78,25 @@ enum What {
 
 #[derive(clap::Args)]
 struct List {
-    /// Only in this state: queued, in_flight, retry_scheduled, delivered, dead
+    /// Only in this state: queued, retry_scheduled, delivered, dead, or failed for what was tried in vain; several with commas
     #[arg(long)]
-    status: Option<String>,
+    status: Vec<String>,
     /// Only to this destination
     #[arg(long, value_name = "DESTINATION")]
     destination: Option<String>,
     /// Only this tenant's
     #[arg(long, value_name = "TENANT")]
     tenant: Option<String>,
-    /// Only of events of this type
+    /// Only of events of this type, or of types like invoice.*; several with commas
     #[arg(long = "type", value_name = "TYPE")]
-    event_type: Option<String>,
-    /// Only those that are dead for this reason
+    types: Vec<String>,
+    /// Only of this event
+    #[arg(long, value_name = "EVENT")]
+    event: Option<String>,
+    /// Only those that are dead for this reason: exhausted, expired, rejected, abandoned
     #[arg(long)]
     reason: Option<String>,
-    /// Only with this last status code
+    /// Only with this last status code, such as 503, or one of a class, such as 5xx
     #[arg(long)]
     code: Option<String>,
     #[command(flatten)]
@@ -106,17 +110,18 @@ struct List {
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.what {
         What::List(args) => {
-            let List { status, destination, tenant, event_type, reason, code, created, list, common } = *args;
-            let filters = [
-                ("status", status),
+            let List { status, destination, tenant, types, event, reason, code, created, list, common } = *args;
+            let flags = [
+                ("status", list::joined(&status)),
+                ("type", list::joined(&types)),
+                ("event_id", event),
                 ("destination_id", destination),
                 ("tenant_id", tenant),
-                ("type", event_type),
                 ("reason", reason),
                 ("code", code),
             ];
-            let filters = filters.into_iter().chain(created.query());
-            with(&common, async |server| server.list(&KIND, PATH, filters, &list).await)
+            let filter: DeliveryFilter = list::asked(flags.into_iter().chain(created.query()))?;
+            with(&common, async |server| server.search(&KIND, PATH, &filter, &list).await)
         }
         What::Get { id, common } => with(&common, async |server| server.get(&KIND, &[PATH, &id], &[]).await),
         What::Retry { ids, common } => with(&common, async |server| {

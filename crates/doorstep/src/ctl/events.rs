@@ -1,6 +1,7 @@
 //! `doorstep events`: what happened.
 
 use clap::Subcommand;
+use doorstep_core::search::EventFilter;
 
 use super::show::Kind;
 use super::{Common, list, with};
@@ -34,9 +35,12 @@ enum What {
         /// Only this tenant's
         #[arg(long, value_name = "TENANT")]
         tenant: Option<String>,
-        /// Only of this type
+        /// Only of this type, or of types like invoice.*; several with commas
         #[arg(long = "type", value_name = "TYPE")]
-        event_type: Option<String>,
+        types: Vec<String>,
+        /// Only with this ordering key
+        #[arg(long, value_name = "KEY")]
+        ordering_key: Option<String>,
         #[command(flatten)]
         created: list::Created,
         #[command(flatten)]
@@ -60,9 +64,10 @@ enum What {
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.what {
-        What::List { tenant, event_type, created, list, common } => {
-            let filters = [("tenant_id", tenant), ("type", event_type)].into_iter().chain(created.query());
-            with(&common, async |server| server.list(&KIND, PATH, filters, &list).await)
+        What::List { tenant, types, ordering_key, created, list, common } => {
+            let flags = [("type", list::joined(&types)), ("tenant_id", tenant), ("ordering_key", ordering_key)];
+            let filter: EventFilter = list::asked(flags.into_iter().chain(created.query()))?;
+            with(&common, async |server| server.search(&KIND, PATH, &filter, &list).await)
         }
         What::Get { id, tenant, common } => {
             let query: Vec<_> = tenant.into_iter().map(|tenant| ("tenant_id", tenant)).collect();

@@ -1,6 +1,9 @@
 //! Lists, page by page.
 
+use std::fmt::Display;
+
 use anyhow::Context;
+use doorstep_core::search::Search;
 use doorstep_core::time::Timestamp;
 use reqwest::Method;
 use serde::Deserialize;
@@ -37,10 +40,10 @@ pub(super) struct Args {
 #[group(skip)]
 pub(super) struct Created {
     /// Only those since then: a time, or how long ago, such as 2h
-    #[arg(long, value_name = "TIME", value_parser = moment::read)]
+    #[arg(long, visible_alias = "since", value_name = "TIME", value_parser = moment::read)]
     created_after: Option<Timestamp>,
     /// Only those before then
-    #[arg(long, value_name = "TIME", value_parser = moment::read)]
+    #[arg(long, visible_alias = "until", value_name = "TIME", value_parser = moment::read)]
     created_before: Option<Timestamp>,
 }
 
@@ -53,6 +56,20 @@ impl Created {
     }
 }
 
+/// A flag that takes several, by commas or by being given again.
+pub(super) fn joined(given: &[String]) -> Option<String> {
+    (!given.is_empty()).then(|| given.join(","))
+}
+
+/// What the flags ask for, read as the server reads it: what is wrong is told before anything is sent.
+pub(super) fn asked<'a, S: Search>(flags: impl IntoIterator<Item = (&'a str, Option<String>)>) -> Result<S, Failure> {
+    let given: Vec<_> = flags.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    S::read(given.iter().map(|(name, value)| (*name, &**value))).map_err(|fault| {
+        let flag = fault.name.trim_end_matches("_id").replace('_', "-");
+        Failure::said(Exit::Usage, format!("--{flag}: {}", fault.detail))
+    })
+}
+
 #[derive(Deserialize)]
 struct Page {
     data: Vec<Box<RawValue>>,
@@ -60,6 +77,23 @@ struct Page {
 }
 
 impl Session {
+    /// What fits the filter. People are told which one it was if nothing does.
+    pub(super) async fn search<S: Search + Display>(
+        &self,
+        kind: &Kind,
+        path: &str,
+        filter: &S,
+        args: &Args,
+    ) -> Result<(), Failure> {
+        let terms = filter.pairs().into_iter().map(|(name, value)| (name, Some(value)));
+        let n = self.pages(kind, path, terms, args).await?;
+        let asked = filter.to_string();
+        if n == 0 && self.form == Form::People && !asked.is_empty() {
+            output::note(&format!("-- nothing fits {asked}\n"));
+        }
+        Ok(())
+    }
+
     pub(super) async fn list<'a>(
         &self,
         kind: &Kind,
@@ -67,11 +101,23 @@ impl Session {
         filters: impl IntoIterator<Item = (&'a str, Option<String>)>,
         args: &Args,
     ) -> Result<(), Failure> {
+        self.pages(kind, path, filters, args).await.map(drop)
+    }
+
+    /// Prints them, and returns how many they were.
+    async fn pages<'a>(
+        &self,
+        kind: &Kind,
+        path: &str,
+        filters: impl IntoIterator<Item = (&'a str, Option<String>)>,
+        args: &Args,
+    ) -> Result<usize, Failure> {
         let filters: Vec<_> = filters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
         let mut left = if args.all { ALL_MAX } else { args.limit };
-        let (mut cursor, mut kept) = (args.cursor.clone(), Vec::new());
+        let (mut cursor, mut kept, mut n) = (args.cursor.clone(), Vec::new(), 0);
         loop {
             let page = self.page(path, &filters, left.min(PAGE_MAX), cursor).await?;
+            n += page.data.len();
             left = left.saturating_sub(page.data.len());
             match self.form {
                 // People's columns are as wide as the widest of all rows.
@@ -89,7 +135,7 @@ impl Session {
         if let Some(cursor) = cursor {
             output::note(&format!("-- there are more: --all, or --cursor {cursor}\n"));
         }
-        Ok(())
+        Ok(n)
     }
 
     async fn page(

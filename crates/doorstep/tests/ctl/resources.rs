@@ -162,6 +162,38 @@ fn keys_open_what_they_are_good_for_until_they_are_revoked() {
 }
 
 #[test]
+fn lists_are_narrowed_by_the_same_words_as_in_the_api() {
+    let server = Server::start();
+    let tenant = server.run(&["tenants", "create", "Acme", "-q"]).word();
+    for types in ["invoice.*", "*"] {
+        let destination = server.run(&["dest", "create", "--url", NOWHERE, "--event-types", types, "-q"]).word();
+        server.run(&["dest", "pause", &destination]).ok();
+    }
+    let sent = |kind: &str| {
+        let sent = server.run(&["send", kind, "--data", "{}", "--json"]).json();
+        sent["id"].as_str().unwrap().to_owned()
+    };
+    let (paid, added, made) = (sent("invoice.paid"), sent("invoice.line.added"), sent("order.made"));
+    let found = |words: &[&str]| {
+        let lines = server.run(&[words, &["--json"]].concat()).lines();
+        let id = |line: &serde_json::Value| line.get("event_id").unwrap_or(&line["id"]).as_str().unwrap().to_owned();
+        lines.iter().map(id).collect::<Vec<_>>()
+    };
+    assert_eq!(found(&["events", "list", "--type", "invoice.*"]), [&*added, &*paid]);
+    assert_eq!(found(&["events", "list", "--type", "*.paid", "--type", "*.made", "--since", "1h"]), [&*made, &*paid]);
+    assert!(found(&["events", "list", "--until", "1h"]).is_empty());
+    assert_eq!(found(&["deliveries", "list", "--event", &paid]), [&*paid, &*paid]);
+    assert_eq!(found(&["deliveries", "list", "--type", "order.*,x", "--status", "dead", "--status", "queued"]), [made]);
+
+    let query = ["deliveries", "list", "--status", "failed", "--type", "*.paid", "--tenant", &tenant];
+    let nothing = server.run(&query);
+    nothing.ok();
+    let asked = format!("status=retry_scheduled,dead&type=*.paid&tenant_id={tenant}");
+    assert_eq!(nothing.told(), format!("-- nothing fits {asked}\n"));
+    assert_eq!(server.run(&[&query[..], &["-q"]].concat()).told(), "", "programs are told nothing");
+}
+
+#[test]
 fn a_portal_is_a_link_to_this_server() {
     let server = Server::start();
     let tenant = server.run(&["tenants", "create", "Acme", "-q"]).word();
@@ -179,6 +211,13 @@ fn failures_have_the_promised_numbers() {
         (&["dest", "create", "--header", "x"], 2, "is not a header"),
         (&["deliveries", "list", "--created-after", "soon"], 2, "`soon` is not a time"),
         (&["deliveries", "list", "--json", "--quiet"], 2, "cannot be used with"),
+        (&["deliveries", "list", "--status", "deda"], 2, "--status: `deda` is none: did you mean `dead`?"),
+        (
+            &["deliveries", "list", "--destination", "billing"],
+            2,
+            "--destination: \"billing\" is not a destination's ID",
+        ),
+        (&["events", "list", "--type", "inv*"], 2, "--type: `inv*`: `*` stands for whole segments only"),
         (&["tenants", "create", ""], 1, "/name"),
         (&["tenants", "list", "--server", "http://127.0.0.1:9"], 7, "is the server running?"),
     ] {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use doorstep_core::time::Millis;
 use doorstep_core::{
     address, api_key, audit, consent, custom_headers, filter, gate, hints, id, outcome, output, retry, route,
-    scheduler, signature,
+    scheduler, search, signature,
 };
 use doorstep_engine::{consent as asking, events, maintain, resolve, sender, trials, writer};
 use doorstep_server::Limits;
@@ -104,6 +104,8 @@ fn the_api_and_its_events_are_bounded_as_the_page_says() {
     says(events, "payload", &[kib(limits.payload_max)]);
     says(events, "ID", &[count(id::EVENT_ID_MAX)]);
     says(events, "type", &[count(route::EVENT_TYPE_LEN_MAX), count(route::EVENT_TYPE_SEGMENTS_MAX)]);
+    says(events, "ordering key", &[count(search::ORDERING_KEY_CHARS_MAX)]);
+    says(api, "types in a list's `type`", &[count(route::PATTERNS_MAX)]);
     let headers = [
         count(custom_headers::HEADERS_MAX),
         count(custom_headers::NAME_BYTES_MAX),
@@ -234,7 +236,6 @@ fn what_is_private_is_bounded_as_the_page_says() {
             "5 minutes",
         ),
         ("auth/notes.rs", "DENIALS_MAX: usize = 100;", "refused requests noted in the audit log", "100"),
-        ("api/events/new.rs", "ORDERING_KEY_CHARS_MAX: usize = 256;", "ordering key", "256"),
         ("api/events/new.rs", "SCHEMA_VERSION_CHARS_MAX: usize = 64;", "schema version", "64"),
         ("api/events/new.rs", "CONTENT_TYPE_BYTES_MAX: usize = 256;", "content type", "256"),
         ("api/events/new.rs", "IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;", "`Idempotency-Key`", "255"),

@@ -9,4 +9,5 @@ mod support;
 mod receiver;
 
 mod receiving;
+mod lists;
 mod limits;

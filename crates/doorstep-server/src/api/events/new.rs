@@ -15,6 +15,7 @@ use doorstep_core::event::Event;
 use doorstep_core::id::{EventId, TenantId};
 use doorstep_core::reach::Reach;
 use doorstep_core::route::EventType;
+use doorstep_core::search::ORDERING_KEY_CHARS_MAX;
 use doorstep_core::similar::nearest;
 use doorstep_core::time::Millis;
 use http::{HeaderMap, HeaderValue};
@@ -29,7 +30,6 @@ use crate::problem::{FieldFault, Problem};
 use crate::shape;
 use crate::when::When;
 
-const ORDERING_KEY_CHARS_MAX: usize = 256;
 pub(crate) const SCHEMA_VERSION_CHARS_MAX: usize = 64;
 const CONTENT_TYPE_BYTES_MAX: usize = 256;
 const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;

@@ -64,6 +64,7 @@ create table events (
     accepted_at    integer not null,
     n_deliveries   integer not null, -- made when it was accepted
     n_kept         integer not null, -- still in one of the three tables below
+    first_seq      integer not null, -- of those deliveries: the others have the numbers behind it
     content_type   text not null,
     ordering_key   text,
     produced_at    integer,
