@@ -1,6 +1,7 @@
 mod fairness;
 mod hosts;
 mod reads;
+mod voided;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use super::*;
 use crate::delivery::{BehindDead, OrderingSlot, Place};
 use crate::dice::SeededDice;
-use crate::gate::GateLimits;
+use crate::gate::{GateLimits, Rate};
 use crate::id::TenantId;
 use crate::outcome::Outcome;
 use crate::retry::{Progress, RetryPolicy};

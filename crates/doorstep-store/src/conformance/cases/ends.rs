@@ -1,5 +1,8 @@
 //! How deliveries end, what their keys let go then, and how they are sent again.
 
+use doorstep_core::delivery::{Ordering, Settlement};
+use doorstep_core::store::Settled;
+
 use super::*;
 
 pub fn only_the_first_of_a_key_may_go_and_its_end_lets_the_next_one_go(subject: &mut dyn Subject) {
@@ -133,4 +136,26 @@ pub fn a_person_ends_what_has_not_ended(subject: &mut dyn Subject) {
     assert_eq!(one(subject, abandon(1)), Written::Refused(Refusal::AlreadyEnded));
     one(subject, settle(&read(subject, 3), Decision::Delivered, BehindDead::Skip, NOW));
     assert_eq!(one(subject, abandon(3)), Written::Refused(Refusal::AlreadyEnded));
+}
+
+pub fn one_with_nothing_to_send_ends_with_a_note_and_lets_its_key_go(subject: &mut dyn Subject) {
+    let made = set_up(subject, &[accept(1, Some("a")), accept(2, Some("a"))]);
+    let ordering = Ordering::ByKey { behind_dead: BehindDead::Hold };
+    let void = || {
+        let settlement = Settlement::void(made[0].clone(), ordering, NOW);
+        Write::Settle(Arc::new(Settled { settlement, attempt: None }))
+    };
+    assert_eq!(ids(available(&one(subject, void()))), [2]);
+    let read = || ask(subject.store().delivery(Reach::All, DeliveryId(1))).expect("it is kept");
+    let ended = read();
+    assert_eq!(ended.summary.status, DeliveryStatus::Dead(DeadReason::Abandoned));
+    assert_eq!(ended.summary.note.as_deref(), Some("its payload was erased"));
+    assert_eq!((ended.summary.delivery.clone(), ended.attempts.len()), (made[0].clone(), 0), "it has cost nothing");
+    assert_eq!(available(&one(subject, void())), [], "once");
+    assert_eq!(read(), ended);
+    assert_eq!(due(subject), [2]);
+    one(subject, abandon(2));
+    one(subject, revive(1));
+    one(subject, void());
+    assert_eq!(due(subject), [1], "a person has sent it again since");
 }
