@@ -159,7 +159,7 @@ fn destination(url: String) -> Destination {
             send_traceparent: true,
         },
         secrets: DestinationSecrets {
-            signing: vec![SigningSecret { text, retires_at: None }],
+            signing: vec![SigningSecret { text: text.into(), retires_at: None }],
             ..DestinationSecrets::default()
         },
         created_at: Timestamp(0),
