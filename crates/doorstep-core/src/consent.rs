@@ -164,7 +164,7 @@ impl<'a> ConsentLink<'a> {
 }
 
 fn signing(key: &LinkKey) -> hmac::Key {
-    hmac::Key::new(hmac::HMAC_SHA256, key)
+    hmac::Key::new(hmac::HMAC_SHA256, &key[..])
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use thiserror::Error;
+use zeroize::Zeroizing;
 
 /// So many headers may be added to a request.
 pub const HEADERS_MAX: usize = 32;
@@ -15,9 +16,9 @@ pub const TOTAL_BYTES_MAX: usize = 16_384;
 
 /// Headers that may be added to a request: names in lower case and each only once, values that cannot end their line.
 ///
-/// `Debug` shows no value: any of them may be a secret.
+/// Any value may be a secret: `Debug` shows none, and each is wiped when it is dropped.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct CustomHeaders(Vec<(String, String)>);
+pub struct CustomHeaders(Vec<(String, Zeroizing<String>)>);
 
 /// What is wrong with a header, for the person who wrote it. No message contains a value.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -73,7 +74,7 @@ impl CustomHeaders {
         if self.bytes() + name.len() + value.len() > TOTAL_BYTES_MAX {
             return Err(HeaderFault::TooLong);
         }
-        self.0.push((name, value.to_owned()));
+        self.0.push((name, Zeroizing::new(value.to_owned())));
         Ok(())
     }
 

@@ -108,7 +108,7 @@ impl Delivery {
     }
 }
 
-/// What is written once a delivery has been tried, or has run out of time: outcome and decision together.
+/// What is written once a delivery has been tried, has run out of time, or has nothing left to send: outcome and decision together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settlement {
     /// The delivery as it is from now on.
@@ -119,7 +119,12 @@ pub struct Settlement {
     /// Whether the next delivery with the same ordering key may go now.
     pub releases_key: bool,
     pub settled_at: Timestamp,
+    /// What to say to whoever asks why, where the decision alone does not.
+    pub note: Option<&'static str>,
 }
+
+/// The note of a delivery that ends because there is nothing left to send.
+const ERASED: &str = "its payload was erased";
 
 impl Settlement {
     pub fn new(
@@ -130,7 +135,13 @@ impl Settlement {
         now: Timestamp,
     ) -> Self {
         let releases_key = delivery.ordering.is_some() && releases_key(decision, ordering);
-        Self { delivery, outcome, decision, releases_key, settled_at: now }
+        Self { delivery, outcome, decision, releases_key, settled_at: now, note: None }
+    }
+
+    /// There is nothing left to send: whoever erased the payload has abandoned this delivery by that.
+    pub fn void(delivery: Delivery, ordering: Ordering, now: Timestamp) -> Self {
+        let decision = Decision::Dead(DeadReason::Abandoned);
+        Self { note: Some(ERASED), ..Self::new(delivery, None, decision, ordering, now) }
     }
 }
 

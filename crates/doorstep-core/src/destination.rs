@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 use crate::consent::{Consent, Verification};
 use crate::delivery::Ordering;
@@ -121,16 +122,16 @@ impl TlsSettings {
     }
 }
 
-/// Secrets in the clear, as the sender needs them. A store keeps them sealed.
+/// Secrets in the clear, as the sender needs them, wiped when they are dropped. A store keeps them sealed.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DestinationSecrets {
     /// Signing secrets as text (`whsec_…`, `whsk_…`), newest first, each with the time at which it stops being used.
     pub signing: Vec<SigningSecret>,
     /// Custom request headers, `Authorization` among them.
-    pub headers: Vec<(String, String)>,
+    pub headers: Vec<(String, Zeroizing<String>)>,
     /// The key of the client certificate, in PEM.
     #[serde(default)]
-    pub client_key_pem: Option<String>,
+    pub client_key_pem: Option<Zeroizing<String>>,
     /// Signs the links to payloads. It is known to nobody else, and stays as long as the destination.
     #[serde(default)]
     pub link_key: Option<LinkKey>,
@@ -138,7 +139,7 @@ pub struct DestinationSecrets {
 
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SigningSecret {
-    pub text: String,
+    pub text: Zeroizing<String>,
     /// Set when it was rotated out: it signs along until then.
     pub retires_at: Option<Timestamp>,
 }
@@ -156,5 +157,32 @@ impl std::fmt::Debug for DestinationSecrets {
 impl std::fmt::Debug for SigningSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SigningSecret").field("retires_at", &self.retires_at).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zeroize::ZeroizeOnDrop;
+
+    use super::*;
+
+    /// Whoever adds a field has to say here what it is.
+    #[test]
+    fn every_secret_is_wiped_when_it_is_dropped() {
+        fn is_wiped(_: &impl ZeroizeOnDrop) {}
+        let DestinationSecrets { signing, headers, client_key_pem, link_key } = DestinationSecrets {
+            signing: vec![SigningSecret { text: "whsec_".to_owned().into(), retires_at: None }],
+            headers: vec![("authorization".to_owned(), "Bearer".to_owned().into())],
+            client_key_pem: Some("-----BEGIN".to_owned().into()),
+            link_key: Some([1; 32].into()),
+        };
+        for SigningSecret { text, retires_at: _ } in &signing {
+            is_wiped(text);
+        }
+        for (_name, value) in &headers {
+            is_wiped(value);
+        }
+        client_key_pem.iter().for_each(is_wiped);
+        link_key.iter().for_each(is_wiped);
     }
 }

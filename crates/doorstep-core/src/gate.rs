@@ -20,6 +20,7 @@ use crate::time::{Millis, Timestamp};
 pub use breaker::Breaker;
 pub use concurrency::Concurrency;
 pub use limits::{BreakerLimits, GateLimits, SuspensionLimits};
+use pace::Paced;
 pub use pace::{Pace, Rate};
 pub use suspension::{Suspension, SuspensionReason};
 pub use throttle::{Throttle, ThrottleReason};
@@ -59,6 +60,7 @@ pub struct Permit {
     narrowings: u32,
     probe: bool,
     pressed: bool,
+    paced: Paced,
 }
 
 impl Permit {
@@ -179,7 +181,8 @@ impl Gate {
             breaker_generation: self.state.breaker.generation(),
             narrowings: self.state.concurrency.narrowings(),
             probe,
-            pressed: self.state.pace.spend(limits, now),
+            pressed: self.state.pace.is_pressed(limits, now),
+            paced: self.state.pace.spend(limits, now),
         })
     }
 
@@ -259,9 +262,16 @@ impl Gate {
         changes
     }
 
-    /// Gives the permit back as if it had never been: the request's fate is unknown, by our own fault (D6).
+    /// Gives the permit back and learns nothing: the request's fate is unknown, by our own fault (D6). It may have gone out, so it
+    /// stays counted in the pace.
     pub fn release(&mut self, permit: Permit) {
         self.leave(&permit);
+    }
+
+    /// Gives the permit back as if it had never been: there was nothing to send.
+    pub fn hand_back(&mut self, permit: Permit) {
+        self.leave(&permit);
+        self.state.pace.hand_back(permit.paced);
     }
 
     fn leave(&mut self, permit: &Permit) {

@@ -69,7 +69,7 @@ pub enum DeadReason {
     Expired,
     /// The receiver gave a final no.
     Rejected,
-    /// A person decided so.
+    /// A person decided so, or erased what was to be sent.
     Abandoned,
 }
 

@@ -12,7 +12,7 @@
 //!   releases a key, the next one arrives as `Available`.
 //! - A settlement of a delivery that has ended, or that a person has sent again since (its `give_up_at` is another
 //!   then), changes nothing.
-//! - Every `Send` ends in exactly one `Answered` or `Interrupted`, every `Refill` in one `Refilled` or `RefillFailed`.
+//! - Every `Send` ends in exactly one `Answered`, `Interrupted` or `Voided`, every `Refill` in one `Refilled` or `RefillFailed`.
 
 mod messages;
 mod lane;
@@ -132,6 +132,7 @@ impl Scheduler {
             Input::RefillFailed { ticket } => self.refill_failed(ticket, now),
             Input::Answered { delivery_id, outcome } => self.answered(delivery_id, &outcome, now, dice, out),
             Input::Interrupted { delivery_id } => self.interrupted(delivery_id, now, out),
+            Input::Voided { delivery_ids } => self.voided(&delivery_ids, now, out),
             Input::Overdue { deliveries } => self.overdue(deliveries, now, out),
             Input::Withdrawn { delivery } => self.withdraw(&delivery, now),
             Input::Handled { destination_id, hand } => self.handled(destination_id, hand, now, out),
@@ -365,6 +366,30 @@ impl Scheduler {
             self.put(key, next);
         }
         self.rest(key, now);
+        self.free_if_gone(key, out);
+    }
+
+    fn voided(&mut self, delivery_ids: &[DeliveryId], now: Timestamp, out: &mut Vec<Command>) {
+        // The last one first: a place in the pace can be given back only while nobody has taken a later one.
+        for delivery_id in delivery_ids.iter().rev() {
+            self.void(*delivery_id, now, out);
+        }
+    }
+
+    /// Nothing went wrong and nothing was asked of the receiver: the lane goes on as if this one had never been there.
+    fn void(&mut self, delivery_id: DeliveryId, now: Timestamp, out: &mut Vec<Command>) {
+        let Some(flight) = self.land(delivery_id, now) else { return };
+        let Flight { lane: key, delivery, permit, withdrawn, again, .. } = flight;
+        let Some(lane) = self.lane_mut(key) else { return };
+        lane.gate.hand_back(permit);
+        let ordering = lane.plan.ordering;
+        if !withdrawn {
+            self.forget_read(key, &delivery);
+            out.push(Command::Settle(Settlement::void(delivery, ordering, now)));
+        } else if let Some(again) = again {
+            self.put(key, again);
+        }
+        self.unblock(key, now);
         self.free_if_gone(key, out);
     }
 

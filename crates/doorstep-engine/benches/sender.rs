@@ -161,7 +161,7 @@ fn destination(url: String) -> Destination {
             verification: Verification::default(),
         },
         secrets: DestinationSecrets {
-            signing: vec![SigningSecret { text, retires_at: None }],
+            signing: vec![SigningSecret { text: text.into(), retires_at: None }],
             ..DestinationSecrets::default()
         },
         created_at: Timestamp(0),

@@ -421,16 +421,16 @@ impl Run {
     fn send(&mut self, deliveries: Vec<Delivery>) {
         let (events, catalog) = (Arc::clone(&self.parts.events), Arc::clone(&self.parts.catalog));
         let (sender, handle) = (Arc::clone(&self.parts.sender), self.handle.clone());
-        let writer = self.parts.writer.clone();
         self.tasks.spawn(async move {
             let seqs = deliveries.iter().map(|delivery| delivery.event_seq).collect();
             let found = events.get(seqs).await;
+            let mut delivery_ids = Vec::new();
             for (delivery, event) in deliveries.into_iter().zip(found) {
                 let destination = catalog.destination(delivery.destination_id);
                 let (event, destination) = match (event, destination) {
                     (Found::Event(event), Some(destination)) => (event, destination),
                     (Found::Gone, Some(_)) => {
-                        end_without_event(&writer, &handle, delivery.id).await;
+                        delivery_ids.push(delivery.id);
                         continue;
                     }
                     (Found::Event(_) | Found::Gone | Found::NotNow, _) => {
@@ -446,6 +446,9 @@ impl Run {
                 }
                 let parcel = Parcel { destination, event, delivery };
                 tokio::spawn(send_one(Arc::clone(&sender), parcel, handle.clone()));
+            }
+            if !delivery_ids.is_empty() {
+                handle.tell(Input::Voided { delivery_ids }).await;
             }
         });
     }
@@ -468,24 +471,6 @@ impl Run {
             let _ = handle.inputs.send(Message::Overdue(deliveries, next.ok().flatten())).await;
         });
     }
-}
-
-/// There is nothing left to send: its payload was erased.
-async fn end_without_event(writer: &Writer, handle: &Handle, delivery_id: DeliveryId) {
-    let note = "its payload was erased".to_owned();
-    match writer.write(vec![Write::Abandon { delivery_id, note }]).await {
-        Ok(Receipt { written, untold }) => {
-            for written in written {
-                if let Written::Abandoned { ended, available } = written {
-                    handle.tell(Input::Withdrawn { delivery: ended }).await;
-                    handle.tell(Input::Available { deliveries: available }).await;
-                }
-            }
-            drop(untold);
-        }
-        Err(fault) => tracing::warn!(%delivery_id, error = %fault, "its payload was erased; it is ended later"),
-    }
-    handle.tell(Input::Interrupted { delivery_id }).await;
 }
 
 async fn send_one(sender: Arc<dyn Sender>, parcel: Parcel, handle: Handle) {

@@ -17,6 +17,7 @@ pub const JAIN_MIN: f64 = 0.95;
 pub struct Totals {
     pub worlds: u64,
     pub deliveries: u64,
+    pub voided: u64,
     pub commands: u64,
     pub lasted: Millis,
     pub failures: Vec<Failure>,
@@ -73,6 +74,7 @@ impl Totals {
         match result {
             Ok(report) => {
                 self.deliveries += report.deliveries as u64;
+                self.voided += report.voided as u64;
                 self.commands += report.commands;
                 self.lasted = self.lasted + report.lasted;
             }

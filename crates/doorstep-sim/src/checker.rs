@@ -24,6 +24,7 @@ pub struct Checker {
     order: BTreeMap<(DestinationId, Arc<str>), Vec<DeliveryId>>,
     open: BTreeMap<DeliveryId, Request>,
     n_requests: u64,
+    n_voided: usize,
     /// The number of the request whose answer came last.
     last_answered: u64,
     in_flight_max: usize,
@@ -77,12 +78,15 @@ struct Account {
     end: Option<Decision>,
     end_written: Option<Decision>,
     received: bool,
+    /// Its payload is gone, and that is written.
+    erased: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Request {
     destination_id: DestinationId,
     number: u64,
+    started_at: Timestamp,
     host: Arc<str>,
     /// Tells the delivery's life from one that a person gave it later.
     give_up_at: Timestamp,
@@ -109,6 +113,7 @@ impl Checker {
             order: BTreeMap::new(),
             open: BTreeMap::new(),
             n_requests: 0,
+            n_voided: 0,
             last_answered: 0,
             in_flight_max,
             per_host_max,
@@ -135,12 +140,13 @@ impl Checker {
     /// A person sends a dead letter again, with a fresh budget.
     pub fn revived(&mut self, delivery: &Delivery, now: Timestamp) {
         let account = self.deliveries.entry(delivery.id).or_default();
-        let (received, end) = (account.received, account.end_written);
+        let (received, erased, end) = (account.received, account.erased, account.end_written);
         *account = Account {
             due_at: now,
             due_at_written: now,
             give_up_at: delivery.progress.give_up_at,
             received,
+            erased,
             ..Account::default()
         };
         let ordering = self.destinations[&delivery.destination_id].plan.ordering;
@@ -179,7 +185,8 @@ impl Checker {
         self.within_host_cap(delivery.destination_id)?;
         let give_up_at = delivery.progress.give_up_at;
         let host = Arc::clone(&self.destinations[&delivery.destination_id].plan.host);
-        self.open.insert(id, Request { destination_id: delivery.destination_id, number, host, give_up_at });
+        let destination_id = delivery.destination_id;
+        self.open.insert(id, Request { destination_id, number, started_at: now, host, give_up_at });
         Ok(())
     }
 
@@ -259,6 +266,32 @@ impl Checker {
         self.open.remove(&id);
     }
 
+    /// A person erased its payload, and that is written.
+    pub fn erased(&mut self, id: DeliveryId) {
+        if let Some(account) = self.deliveries.get_mut(&id) {
+            account.erased = true;
+        }
+    }
+
+    /// There was nothing to send: no request was made, so none counts.
+    pub fn voided(&mut self, id: DeliveryId) -> Verdict {
+        let Some(request) = self.open.remove(&id) else { return Ok(()) };
+        self.n_voided += 1;
+        ensure(self.deliveries[&id].erased, || format!("{id} has a payload and was not sent"))?;
+        if let Some(watched) = self.destinations.get_mut(&request.destination_id)
+            && let Some(at) = watched.starts.iter().position(|start| *start == request.started_at)
+        {
+            watched.starts.remove(at);
+        }
+        Ok(())
+    }
+
+    /// Whoever had nothing to send holds up nobody. `hold`: what another one there would wait for.
+    pub fn goes_on_after(&self, id: DeliveryId, hold: Option<Hold>) -> Verdict {
+        let rests = hold.is_some_and(|hold| hold.why == Why::Capacity && hold.until.is_some());
+        ensure(!rests, || format!("the destination of {id} rests though nothing went wrong: {hold:?}"))
+    }
+
     /// After everything that followed from an answer has been said.
     pub fn settled_down(&self, id: DestinationId) -> Verdict {
         let facts = &self.destinations[&id].facts;
@@ -320,7 +353,8 @@ impl Checker {
         if settlement.delivery.progress.give_up_at != account.give_up_at {
             return Ok(()); // Said of its life before a person sent it again: nobody will act on it.
         }
-        if account.end.is_some() {
+        let voids = settlement.decision == Decision::Dead(DeadReason::Abandoned);
+        if account.end.is_some() && !voids {
             return Ok(()); // It was found overdue once more before its end was written.
         }
         let (shown, spent) = (settlement.delivery.progress.attempts, account.spent);
@@ -362,7 +396,12 @@ impl Checker {
                     format!("{id} was rejected by {:?}", settlement.outcome)
                 })?;
             }
-            Decision::Dead(DeadReason::Abandoned) => return Err(format!("{id} was abandoned by nobody")),
+            Decision::Dead(DeadReason::Abandoned) => {
+                ensure(account.erased, || format!("{id} was abandoned by nobody"))?;
+                ensure(account.end.is_none(), || format!("{id} ended twice: {:?} before", account.end))?;
+                ensure(settlement.outcome.is_none(), || format!("{id} has no payload, and an answer"))?;
+                ensure(settlement.note.is_some(), || format!("{id} ended without a word"))?;
+            }
         }
         if matches!(settlement.decision, Decision::Delivered | Decision::Dead(_)) && account.end.is_none() {
             account.end = Some(settlement.decision);
@@ -497,6 +536,11 @@ impl Checker {
             ensure(!failed, || format!("{id} ended as {end:?} though its receiver was always well"))?;
         }
         Ok(())
+    }
+
+    /// How many had nothing to send.
+    pub fn n_voided(&self) -> usize {
+        self.n_voided
     }
 
     pub fn n_deliveries(&self) -> usize {

@@ -29,6 +29,8 @@ pub struct Scenario {
     pub abandons: Vec<(Timestamp, usize, bool)>,
     /// Destinations that get another host and another cap, at a time.
     pub changes: Vec<(Timestamp, DestinationId)>,
+    /// Tenants whose payloads are erased, at a time.
+    pub erasures: Vec<(Timestamp, TenantId)>,
     /// Then every receiver is well, and a person lets go of everything that is held.
     pub heals_at: Timestamp,
 }
@@ -102,14 +104,30 @@ impl Scenario {
             abandons,
             changes,
             limits: scheduler_limits(dice),
-            tenants,
             arrivals,
             faults: faults(n_arrivals, dice),
             hands,
             heals_at: start + lasts + Millis::from_mins(dice.below(300)),
+            erasures: erasures(&tenants, start, lasts, dice),
+            tenants,
             destinations,
         }
     }
+}
+
+/// Half of them in the burst at the start, when there is a backlog.
+fn erasures(
+    tenants: &[(TenantId, u32)],
+    start: Timestamp,
+    lasts: Millis,
+    dice: &mut SeededDice,
+) -> Vec<(Timestamp, TenantId)> {
+    let n = if dice.one_in(3) { 1 + dice.below(3) } else { 0 };
+    let erasure = |_| {
+        let within = if dice.one_in(2) { Millis(200) } else { lasts };
+        (start + dice.roll().up_to(within), dice.pick(tenants).0)
+    };
+    (0..n).map(erasure).collect()
 }
 
 fn tenant_weight(dice: &mut SeededDice) -> u32 {

@@ -15,7 +15,7 @@ use doorstep_core::destination::{Destination, DestinationSecrets, DestinationSet
 use doorstep_core::dice::{Dice, SeededDice};
 use doorstep_core::event::{Event, NewDelivery, NewEvent};
 use doorstep_core::gate::{GateLimits, GateState};
-use doorstep_core::id::{DeliveryId, DestinationId, EventId};
+use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
 use doorstep_core::outcome::{Outcome, StatusOverrides};
 use doorstep_core::output::{Format, PayloadMode};
 use doorstep_core::retry::{DeadReason, RetryPolicy};
@@ -59,6 +59,8 @@ struct Process {
     /// Reads that wait for what was settled before them to be written.
     reads: Vec<(u64, Read)>,
     reads_under_way: usize,
+    /// Said to be sent by what is being carried out, though there is nothing to send.
+    empty: Vec<DeliveryId>,
     wake_at: Option<Timestamp>,
 }
 
@@ -69,6 +71,7 @@ enum Write {
     SaveGate(DestinationId, Box<GateState>, Box<Facts>),
     Revive(DeliveryId),
     Abandon(DeliveryId),
+    Erase(TenantId),
 }
 
 #[derive(Clone, Debug)]
@@ -86,6 +89,7 @@ enum Happening {
     Reaches { life: u32, delivery_id: DeliveryId, destination_id: DestinationId, lost: bool },
     Answers { life: u32, delivery_id: DeliveryId, outcome: Outcome },
     Interrupts { life: u32, delivery_id: DeliveryId },
+    Voids { life: u32, delivery_ids: Vec<DeliveryId> },
     Commits { life: u32 },
     Reads { life: u32, read: Read },
     ReadEnds { life: u32, ticket: Ticket, found: Option<DuePage> },
@@ -97,6 +101,7 @@ enum Happening {
     Abandons(usize, bool),
     Revives(DeliveryId),
     Changes(DestinationId),
+    Erases(TenantId),
     Starts,
     Heals,
 }
@@ -105,6 +110,8 @@ enum Happening {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
     pub deliveries: usize,
+    /// Of these, how many had nothing to send.
+    pub voided: usize,
     pub commands: u64,
     pub lasted: Millis,
 }
@@ -171,6 +178,9 @@ impl World {
         for (at, destination_id) in self.scenario.changes.clone() {
             self.at(at, Happening::Changes(destination_id));
         }
+        for (at, tenant_id) in self.scenario.erasures.clone() {
+            self.at(at, Happening::Erases(tenant_id));
+        }
         self.at(self.scenario.heals_at, Happening::Heals);
     }
 
@@ -224,6 +234,7 @@ impl World {
             .all_ended(&well, |id| store.row(id).map_or(DestinationId(0), |row| row.delivery.destination_id))?;
         Ok(Report {
             deliveries: self.checker.n_deliveries(),
+            voided: self.checker.n_voided(),
             commands: self.n_commands,
             lasted: self.now.since(self.scenario.start),
         })
@@ -282,6 +293,11 @@ impl World {
                 Ok(())
             }
             Happening::Changes(destination_id) => self.change(destination_id),
+            Happening::Erases(tenant_id) => {
+                self.gather(Write::Erase(tenant_id));
+                self.start_commit();
+                Ok(())
+            }
             Happening::TakesBack { life, destination_id } if life == self.lives => self.take_over(destination_id),
             Happening::Reaches { life, delivery_id, destination_id, lost } => {
                 self.reaches(life, delivery_id, destination_id, lost);
@@ -295,6 +311,7 @@ impl World {
                 self.checker.interrupted(delivery_id);
                 self.tell(Input::Interrupted { delivery_id }, None)
             }
+            Happening::Voids { life, delivery_ids } if life == self.lives => self.voids(delivery_ids),
             Happening::Commits { life } if life == self.lives => self.commits(),
             Happening::Reads { life, read } if life == self.lives => {
                 self.reads(read);
@@ -306,6 +323,7 @@ impl World {
             // From an earlier life.
             Happening::Answers { .. }
             | Happening::Interrupts { .. }
+            | Happening::Voids { .. }
             | Happening::Commits { .. }
             | Happening::Reads { .. }
             | Happening::ReadEnds { .. }

@@ -14,6 +14,7 @@ fn every_promise_is_kept_in_a_thousand_worlds() {
     }
     assert!(totals.failures.is_empty(), "replay with: cargo run --release -p doorstep-sim -- --seed N --trace");
     assert!(totals.deliveries > 50_000, "the worlds are too small: {} deliveries", totals.deliveries);
+    assert!(totals.voided > 1_000, "hardly anything was erased in time: {}", totals.voided);
 }
 
 #[test]

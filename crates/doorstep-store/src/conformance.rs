@@ -79,6 +79,7 @@ macro_rules! store_conforms {
             a_delivery_keeps_its_history,
             only_the_dead_can_be_sent_again,
             a_person_ends_what_has_not_ended,
+            one_with_nothing_to_send_ends_with_a_note_and_lets_its_key_go,
             tenants_and_destinations_come_in_the_order_of_their_ids,
             event_types_are_registered_changed_and_removed_by_name,
             a_change_is_refused_if_it_was_made_to_another_version,

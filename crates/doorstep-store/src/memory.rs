@@ -235,7 +235,10 @@ impl Memory {
                 None
             }
             Decision::Delivered => self.end(row, End::Delivered, settlement.settled_at, settlement.releases_key),
-            Decision::Dead(reason) => self.end(row, End::Dead(reason), settlement.settled_at, settlement.releases_key),
+            Decision::Dead(reason) => {
+                row.note = settlement.note.map(str::to_owned);
+                self.end(row, End::Dead(reason), settlement.settled_at, settlement.releases_key)
+            }
         }
     }
 

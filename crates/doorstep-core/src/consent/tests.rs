@@ -1,7 +1,9 @@
 use super::*;
 
 const ORIGIN: &str = "hooks.example.com";
-const KEY: LinkKey = [7; 32];
+fn key(byte: u8) -> LinkKey {
+    [byte; 32].into()
+}
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 const URL: &str = "https://receiver.example/in?a=1";
 
@@ -58,23 +60,23 @@ fn it_is_asked_ever_more_seldom_and_not_for_ever() {
 #[test]
 fn a_link_is_good_for_one_url_of_one_destination_and_for_a_while() {
     let link = ConsentLink::new(DestinationId(1), URL, NOW);
-    let href = link.href("https://doorstep.example", &KEY);
+    let href = link.href("https://doorstep.example", &key(7));
     let (path, query) = href.split_once('?').unwrap();
     assert_eq!(path, format!("https://doorstep.example/v1/destinations/{}/consent", DestinationId(1)));
     let (expires, signature) = query.split_once("&signature=").unwrap();
     assert_eq!(expires, format!("expires={}", (NOW + ANSWERABLE_FOR).as_secs()));
 
     let before_end = link.expires_at - Millis(1);
-    assert_eq!(link.check(&KEY, signature, before_end), Ok(()));
-    assert_eq!(link.check(&KEY, signature, link.expires_at), Err(LinkFault::Expired));
-    assert_eq!(link.check(&[8; 32], signature, NOW), Err(LinkFault::Forged));
-    assert_eq!(link.check(&KEY, "", NOW), Err(LinkFault::Forged));
+    assert_eq!(link.check(&key(7), signature, before_end), Ok(()));
+    assert_eq!(link.check(&key(7), signature, link.expires_at), Err(LinkFault::Expired));
+    assert_eq!(link.check(&key(8), signature, NOW), Err(LinkFault::Forged));
+    assert_eq!(link.check(&key(7), "", NOW), Err(LinkFault::Forged));
     let forged = [
         ConsentLink { url: "https://victim.example/", ..link.clone() },
         ConsentLink { destination_id: DestinationId(2), ..link.clone() },
         ConsentLink { expires_at: link.expires_at + Millis::from_secs(1), ..link.clone() },
     ];
     for forged in forged {
-        assert_eq!(forged.check(&KEY, signature, NOW), Err(LinkFault::Forged), "{forged:?}");
+        assert_eq!(forged.check(&key(7), signature, NOW), Err(LinkFault::Forged), "{forged:?}");
     }
 }

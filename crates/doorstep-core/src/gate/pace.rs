@@ -21,6 +21,13 @@ pub struct Pace {
     recovery: Recovery,
 }
 
+/// What one request moved [`Pace::next_at`] by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Paced {
+    from: i64,
+    to: i64,
+}
+
 /// Requests over time, in millionths of a request per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -100,15 +107,27 @@ impl Pace {
         self.recovery.notice_clock(goes_on_at);
     }
 
-    /// Takes one request's place. Says whether the pace was what it waited for: only then does its success prove
-    /// that the receiver can take this much.
-    pub(super) fn spend(&mut self, limits: &GateLimits, now: Timestamp) -> bool {
-        let (now, interval) = (micros(now), self.rate(limits).interval());
-        let pressed = now < self.next_at.saturating_add(interval.max(LATENESS));
+    /// Whether the pace is what a request at this time waited for: only then does its success prove that the receiver can take
+    /// this much.
+    pub(super) fn is_pressed(&self, limits: &GateLimits, now: Timestamp) -> bool {
+        micros(now) < self.next_at.saturating_add(self.rate(limits).interval().max(LATENESS))
+    }
+
+    /// Takes one request's place.
+    pub(super) fn spend(&mut self, limits: &GateLimits, now: Timestamp) -> Paced {
+        let (now, from, interval) = (micros(now), self.next_at, self.rate(limits).interval());
         // A request that comes a little late does not push back those after it.
         let on_time = if now.saturating_sub(self.next_at) <= LATENESS { self.next_at } else { now };
         self.next_at = on_time.saturating_add(interval);
-        pressed
+        Paced { from, to: self.next_at }
+    }
+
+    /// A request was not made after all. If others have taken later places since, this one is lost: to give it to another would
+    /// send two at once that were to be apart.
+    pub(super) fn hand_back(&mut self, Paced { from, to }: Paced) {
+        if self.next_at == to {
+            self.next_at = from;
+        }
     }
 
     /// `late`: a throttle has begun since this request left.

@@ -6,6 +6,7 @@ use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use thiserror::Error;
+use zeroize::Zeroizing;
 
 use crate::delivery::Delivery;
 use crate::id::{DestinationId, EventId};
@@ -18,7 +19,8 @@ pub const LINK_KEY_LEN: usize = 32;
 /// The last second that RFC 3339 can write.
 const LATEST: i64 = 253_402_300_799;
 
-pub type LinkKey = [u8; LINK_KEY_LEN];
+/// Wiped when it is dropped.
+pub type LinkKey = Zeroizing<[u8; LINK_KEY_LEN]>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PayloadLink<'a> {
@@ -54,13 +56,13 @@ impl<'a> PayloadLink<'a> {
     }
 
     pub fn signature(&self, key: &LinkKey) -> String {
-        URL_SAFE_NO_PAD.encode(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), self.signed().as_bytes()))
+        URL_SAFE_NO_PAD.encode(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &**key), self.signed().as_bytes()))
     }
 
     /// Whether it may be followed now. Signatures are compared in constant time, and only who has a good one hears more.
     pub fn check(&self, key: &LinkKey, signature: &str, now: Timestamp) -> Result<(), LinkFault> {
         let tag = URL_SAFE_NO_PAD.decode(signature).map_err(|_| LinkFault::Forged)?;
-        hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, key), self.signed().as_bytes(), &tag)
+        hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, &**key), self.signed().as_bytes(), &tag)
             .map_err(|_| LinkFault::Forged)?;
         if now < self.expires_at { Ok(()) } else { Err(LinkFault::Expired) }
     }

@@ -15,8 +15,11 @@ use crate::retry::{Progress, RetryPolicy};
 use crate::route::Subscription;
 use crate::time::{Millis, Timestamp};
 
-const KEY: LinkKey = [7; 32];
 const NOW: Timestamp = Timestamp(1_794_744_000_123);
+
+fn key() -> LinkKey {
+    [7; 32].into()
+}
 
 fn destination(payload_mode: PayloadMode, format: Format) -> Destination {
     let settings = DestinationSettings {
@@ -39,7 +42,7 @@ fn destination(payload_mode: PayloadMode, format: Format) -> Destination {
         id: DestinationId(1),
         tenant_id: TenantId(2),
         settings,
-        secrets: DestinationSecrets { link_key: Some(KEY), ..DestinationSecrets::default() },
+        secrets: DestinationSecrets { link_key: Some(key()), ..DestinationSecrets::default() },
         created_at: NOW,
         updated_at: NOW,
         version: 1,
@@ -129,14 +132,14 @@ fn without_a_key_there_is_no_link() {
 fn a_link_is_good_for_what_it_was_signed_for_and_nothing_else() {
     let (event_id, other) = (EventId::new("evt-1").unwrap(), EventId::new("evt-2").unwrap());
     let link = PayloadLink { destination_id: DestinationId(1), event_id: &event_id, expires_at: Timestamp(5_000) };
-    let signature = link.signature(&KEY);
+    let signature = link.signature(&key());
     let before = Timestamp(4_999);
-    assert_eq!(link.check(&KEY, &signature, before), Ok(()));
-    assert_eq!(link.check(&KEY, &signature, Timestamp(5_000)), Err(LinkFault::Expired));
-    assert_eq!(link.check(&[8; 32], &signature, before), Err(LinkFault::Forged));
+    assert_eq!(link.check(&key(), &signature, before), Ok(()));
+    assert_eq!(link.check(&key(), &signature, Timestamp(5_000)), Err(LinkFault::Expired));
+    assert_eq!(link.check(&[8; 32].into(), &signature, before), Err(LinkFault::Forged));
     for wrong in ["", "x", &signature[1..], &format!("{signature}A"), "AAAA"] {
         for now in [before, Timestamp(5_000)] {
-            assert_eq!(link.check(&KEY, wrong, now), Err(LinkFault::Forged), "{wrong}");
+            assert_eq!(link.check(&key(), wrong, now), Err(LinkFault::Forged), "{wrong}");
         }
     }
     for changed in [
@@ -144,7 +147,7 @@ fn a_link_is_good_for_what_it_was_signed_for_and_nothing_else() {
         PayloadLink { event_id: &other, ..link.clone() },
         PayloadLink { expires_at: Timestamp(6_000), ..link.clone() },
     ] {
-        assert_eq!(changed.check(&KEY, &signature, before), Err(LinkFault::Forged), "{changed:?}");
+        assert_eq!(changed.check(&key(), &signature, before), Err(LinkFault::Forged), "{changed:?}");
     }
 }
 

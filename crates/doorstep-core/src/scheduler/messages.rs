@@ -65,6 +65,9 @@ pub enum Input {
     Answered { delivery_id: DeliveryId, outcome: Outcome },
     /// A request's fate is unknown, by our own fault: the delivery runs again and pays nothing (D6).
     Interrupted { delivery_id: DeliveryId },
+    /// There was nothing to send for these, in the order in which they were said to be sent: their payloads were erased. No request was
+    /// made, and they end.
+    Voided { delivery_ids: Vec<DeliveryId> },
     /// These have run out of time, wherever they wait.
     Overdue { deliveries: Vec<Delivery> },
     /// A person ended this one.

@@ -106,7 +106,7 @@ impl Prepared {
         if let Ok(target) = &target {
             headers.insert(HOST, target.host_header());
         }
-        add(&mut headers, &custom);
+        add(&mut headers, &custom, hushed);
         headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let (signer, until) = signer(destination, now)?;
@@ -128,7 +128,7 @@ impl Prepared {
         let event = request.event;
         let mut headers = self.headers.clone();
         if !event.headers.is_empty() {
-            add(&mut headers, &headers_of(event)?);
+            add(&mut headers, &headers_of(event)?, value);
         }
         let message = Message { id: event.id.as_str(), at: now, body: &output.body };
         let signatures = self.signer.sign(&message).map_err(|source| SendFault::EventId(event.id.clone(), source))?;
@@ -225,7 +225,7 @@ fn headers_of(event: &Event) -> Result<CustomHeaders, SendFault> {
 }
 
 /// Where an event and its destination both name a header, the destination's stays: it may be what opens the door.
-fn add(headers: &mut HeaderMap, custom: &CustomHeaders) {
+fn add(headers: &mut HeaderMap, custom: &CustomHeaders, value: fn(String) -> HeaderValue) {
     for (name, text) in custom.iter() {
         if let Ok(name) = HeaderName::from_bytes(name.as_bytes()) {
             headers.entry(name).or_insert_with(|| value(text.to_owned()));
@@ -236,6 +236,14 @@ fn add(headers: &mut HeaderMap, custom: &CustomHeaders) {
 /// A header of text that was checked to be printable.
 fn value(text: String) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+/// The same for a secret: neither `Debug` shows it, whoever logs it, nor does HTTP/2 put it into the tables of a connection
+/// (RFC 7541, 7.1.3).
+fn hushed(text: String) -> HeaderValue {
+    let mut value = value(text);
+    value.set_sensitive(true);
+    value
 }
 
 /// The headers of a request as people may see them: no signature, and none of what a destination keeps as a secret.
@@ -256,4 +264,18 @@ fn shown(headers: &HeaderMap, hidden: impl Fn(&str) -> bool) -> Vec<(String, Str
         false => String::from_utf8_lossy(value.as_bytes()).into_owned(),
     };
     headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(name.as_str(), value))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_destinations_own_headers_do_not_show_themselves() {
+        let own = CustomHeaders::parse([("x-shop", "hush")]).unwrap();
+        let mut headers = HeaderMap::new();
+        add(&mut headers, &own, hushed);
+        assert_eq!(headers["x-shop"], "hush");
+        assert!(!format!("{headers:?}").contains("hush"), "{headers:?}");
+    }
 }

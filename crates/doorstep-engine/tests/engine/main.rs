@@ -2,20 +2,18 @@
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
 mod support;
+mod erased;
 mod faults;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-use doorstep_core::engine::Engine as _;
 use doorstep_core::gate::GateLimits;
 use doorstep_core::reach::Reach;
-use doorstep_core::retry::DeadReason;
 use doorstep_core::scheduler::Hand;
-use doorstep_core::store::{DeliveryFilter, DeliveryStatus, Page, Refusal, Statuses};
+use doorstep_core::store::{DeliveryFilter, DeliveryStatus, Page, Statuses};
 use doorstep_engine::maintain::{self, Retention};
-use support::{Engine, Receiver, TENANT, destination, event, mandate};
+use support::{Engine, Receiver, destination, event};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_accepted_event_arrives_at_every_destination_that_wants_it() {
@@ -172,40 +170,4 @@ async fn keeping_house_ends_with_the_run_loop() {
     engine.stop().await;
     house.await.unwrap();
     Engine::start(directory.path()).await.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_erased_is_never_sent_and_what_comes_later_is() {
-    let mut receiver = Receiver::start(|_| 200).await;
-    let directory = tempfile::tempdir().unwrap();
-    let engine = Engine::start(directory.path()).await;
-    let id = engine.add(destination(1, &receiver.url("/"), &["*"])).await;
-    assert_eq!(engine.desk.erase_payloads(mandate(), TENANT).await.unwrap(), Err(Refusal::NotFound));
-    engine.hand(id, Hand::Pause).await;
-    for n in 0..2 {
-        engine.accept(event(n, "a.b")).await.unwrap();
-    }
-    engine.desk.erase_payloads(mandate(), TENANT).await.unwrap().unwrap();
-    engine.accept(event(2, "a.b")).await.unwrap();
-    engine.hand(id, Hand::Resume).await;
-    assert_eq!(receiver.next().await.body, event(2, "a.b").payload);
-    let page = Page { before_seq: None, limit: 100 };
-    let dead = DeliveryFilter { statuses: Statuses::DEAD, ..DeliveryFilter::default() };
-    let ended = async {
-        loop {
-            let ended = engine.store.deliveries(Reach::All, dead.clone(), page).await.unwrap();
-            if ended.len() == 2 {
-                break ended;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    let ended = tokio::time::timeout(Duration::from_secs(60), ended).await.expect("all of them end");
-    for one in ended {
-        assert_eq!(one.status, DeliveryStatus::Dead(DeadReason::Abandoned));
-        assert_eq!(one.note.as_deref(), Some("its payload was erased"));
-    }
-    engine.run.drain().await;
-    assert!(receiver.is_quiet());
-    assert_eq!(engine.store.backlogs(Reach::All, vec![id]).await.unwrap()[0].queued, 0);
 }

@@ -200,7 +200,7 @@ pub(crate) fn destination(id: u128, url: &str, event_types: &[&str]) -> Destinat
             verification: Verification::default(),
         },
         secrets: DestinationSecrets {
-            signing: vec![SigningSecret { text: SECRET.to_owned(), retires_at: None }],
+            signing: vec![SigningSecret { text: SECRET.to_owned().into(), retires_at: None }],
             ..DestinationSecrets::default()
         },
         created_at: Timestamp(0),

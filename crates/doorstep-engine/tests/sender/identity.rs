@@ -13,7 +13,7 @@ const ONE: &[&[u8]] = &[b"http/1.1"];
 impl Order {
     fn showing(mut self, (certificate, key): (String, String)) -> Self {
         self.destination.settings.tls.client_certificate_pem = Some(certificate);
-        self.destination.secrets.client_key_pem = Some(key);
+        self.destination.secrets.client_key_pem = Some(key.into());
         self
     }
 
@@ -105,7 +105,7 @@ async fn what_cannot_be_shown_is_refused_before_anything_is_sent() {
     let set = |certificate: Option<&str>, key: Option<&str>, ca: Option<&str>| {
         let mut order = Order::to("https://localhost/");
         order.destination.settings.tls.client_certificate_pem = certificate.map(str::to_owned);
-        order.destination.secrets.client_key_pem = key.map(str::to_owned);
+        order.destination.secrets.client_key_pem = key.map(|key| key.to_owned().into());
         order.destination.settings.tls.ca_pem = ca.map(str::to_owned);
         order
     };

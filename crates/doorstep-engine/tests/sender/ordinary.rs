@@ -75,7 +75,7 @@ async fn custom_headers_are_sent_and_their_values_are_not_kept() {
     let (receiver, mut requests) = Receiver::answering(OK).await;
     let mut order = Order::to(receiver.url());
     let own = [("Authorization", "Bearer hunter2"), ("X-Shop", "hunter2")];
-    order.destination.secrets.headers = own.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    order.destination.secrets.headers = own.map(|(name, value)| (name.to_owned(), value.to_owned().into())).into();
     let events = [("x-trace", "abc"), ("x-shop", "from the event"), ("x-access-token", "hunter2")];
     order.event.headers = events.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let sent = bench.send(&order).await;
@@ -178,7 +178,7 @@ async fn a_secret_signs_along_until_it_retires() {
     let (receiver, mut requests) = Receiver::answering(OK).await;
     let mut order = Order::to(receiver.url());
     let retires_at = Some(NOW + Millis(1));
-    order.destination.secrets.signing.push(SigningSecret { text: SECRET.to_owned(), retires_at });
+    order.destination.secrets.signing.push(SigningSecret { text: SECRET.to_owned().into(), retires_at });
     let mut n_signatures = Vec::new();
     for now in [NOW, NOW + Millis(1)] {
         bench.clock.store(now.0, Ordering::SeqCst);
@@ -201,9 +201,10 @@ async fn what_cannot_be_written_is_our_fault_and_nothing_is_sent() {
     };
     let no_secret = refused(|order| order.destination.secrets.signing.clear()).await;
     assert!(matches!(no_secret, SendFault::Signer(..)), "{no_secret:?}");
-    let bad_secret = refused(|order| order.destination.secrets.signing[0].text = "hunter2".to_owned()).await;
+    let bad_secret = refused(|order| order.destination.secrets.signing[0].text = "hunter2".to_owned().into()).await;
     assert!(matches!(bad_secret, SendFault::Secret(..)), "{bad_secret:?}");
-    let own = refused(|order| order.destination.secrets.headers = vec![("webhook-id".into(), "1".into())]).await;
+    let own =
+        refused(|order| order.destination.secrets.headers = vec![("webhook-id".into(), "1".to_owned().into())]).await;
     assert!(matches!(own, SendFault::Headers(..)), "{own:?}");
     let events = refused(|order| order.event.headers = vec![("x-a".into(), "a\r\nx-evil: 1".into())]).await;
     assert!(matches!(events, SendFault::EventHeaders(..)), "{events:?}");

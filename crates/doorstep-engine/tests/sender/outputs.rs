@@ -19,7 +19,7 @@ async fn a_thin_body_is_signed_and_the_same_on_every_attempt() {
     let bench = Bench::default();
     let mut order = Order::to(receiver.url());
     order.destination.settings.payload_mode = PayloadMode::Thin;
-    order.destination.secrets.link_key = Some([1; 32]);
+    order.destination.secrets.link_key = Some([1; 32].into());
     order.delivery.progress.give_up_at = NOW + Millis::from_hours(1);
     let mut bodies = Vec::new();
     for n in 0..2 {

@@ -109,7 +109,7 @@ impl Order {
             verification: Verification::default(),
         };
         let secrets = DestinationSecrets {
-            signing: vec![SigningSecret { text: SECRET.to_owned(), retires_at: None }],
+            signing: vec![SigningSecret { text: SECRET.to_owned().into(), retires_at: None }],
             ..DestinationSecrets::default()
         };
         let destination = Destination {

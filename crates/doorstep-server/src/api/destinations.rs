@@ -28,6 +28,7 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use zeroize::Zeroizing;
 
 use super::attempts::AttemptView;
 use crate::app::App;
@@ -77,7 +78,8 @@ pub(crate) struct NewDestinationView {
     #[serde(flatten)]
     destination: DestinationView,
     /// Verifies this destination's signatures. It is shown here and never again.
-    secret: String,
+    #[schema(value_type = String)]
+    secret: Zeroizing<String>,
 }
 
 #[derive(Default, Deserialize, ToSchema)]
@@ -85,7 +87,7 @@ pub(crate) struct NewDestinationView {
 pub(crate) struct Rotation {
     /// The new secret, of the same kind as the old one; made if it is not given.
     #[schema(value_type = Option<shape::SigningSecret>)]
-    secret: Option<String>,
+    secret: Option<Zeroizing<String>>,
     /// How long the old one signs along. 24 hours unless given.
     #[schema(maximum = 604_800_000)]
     overlap_ms: Option<u64>,
@@ -94,7 +96,8 @@ pub(crate) struct Rotation {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Rotated {
     /// The new secret. It is shown here and never again.
-    secret: String,
+    #[schema(value_type = String)]
+    secret: Zeroizing<String>,
     /// The old ones sign along until then.
     old_until: When,
 }
@@ -133,7 +136,7 @@ async fn create(
     }
     let (settings, secrets, secret) = new.read(app.engine.rules())?;
     let now = app.engine.now();
-    let shown = secret.verifying_key().reveal().to_string();
+    let shown = secret.verifying_key().reveal();
     let destination = Destination {
         id: DestinationId(app.engine.new_id()),
         tenant_id,
@@ -318,9 +321,9 @@ async fn rotate(
         let detail = format!("{SECRETS_MAX} secrets are in use at most: wait until an old one has retired");
         return Err(Problem::conflict("too_many_secrets", detail));
     }
-    signing.insert(0, SigningSecret { text: secret.reveal().to_string(), retires_at: None });
+    signing.insert(0, SigningSecret { text: secret.reveal(), retires_at: None });
     put(&app, &caller, Action::DestinationRotateSecret, &before, changed).await?;
-    Ok(axum::Json(Rotated { secret: secret.verifying_key().reveal().to_string(), old_until: When(old_until) }))
+    Ok(axum::Json(Rotated { secret: secret.verifying_key().reveal(), old_until: When(old_until) }))
 }
 
 async fn handle(app: &App, caller: &Caller, id: DestinationId, hand: Hand) -> Result<Response, Problem> {

@@ -44,6 +44,7 @@ impl World {
                 Write::Accept(index) => available.extend(self.accept(index, now)),
                 Write::Revive(id) => available.extend(self.revive(id, now)),
                 Write::Abandon(id) => withdrawn.extend(self.abandon(id, now, &mut available)),
+                Write::Erase(tenant_id) => self.erase(tenant_id, now),
                 Write::Settle(settlement, facts) => {
                     self.checker.written(&settlement, &facts);
                     available.extend(self.store.settle(Settled { settlement, attempt: None }));
@@ -71,6 +72,16 @@ impl World {
                 Some(*ended)
             }
             other => unreachable!("an unfinished delivery can be ended: {other:?}"),
+        }
+    }
+
+    pub(super) fn erase(&mut self, tenant_id: TenantId, now: Timestamp) {
+        self.store.write(store::Write::ErasePayloads { tenant_id }, now);
+        self.note(|| format!("the payloads of {tenant_id} are erased"));
+        for row in self.store.rows() {
+            if self.store.events(&[row.delivery.event_seq]) == [None] {
+                self.checker.erased(row.delivery.id);
+            }
         }
     }
 

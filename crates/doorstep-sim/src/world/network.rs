@@ -42,6 +42,32 @@ impl World {
         self.at(self.now + after, happening);
     }
 
+    /// What was said together is looked up together.
+    pub(super) fn look_up_empty(&mut self) {
+        let Some(process) = &mut self.process else { return };
+        let delivery_ids = std::mem::take(&mut process.empty);
+        if !delivery_ids.is_empty() {
+            self.soon(5, Happening::Voids { life: self.lives, delivery_ids });
+        }
+    }
+
+    /// Nothing is found that could be sent.
+    pub(super) fn voids(&mut self, delivery_ids: Vec<DeliveryId>) -> Verdict {
+        self.note(|| format!("nothing to send for {delivery_ids:?}"));
+        for id in &delivery_ids {
+            self.checker.voided(*id)?;
+        }
+        let life = self.lives;
+        self.tell(Input::Voided { delivery_ids: delivery_ids.clone() }, None)?;
+        let now = self.clock();
+        let Some(process) = self.process.as_ref().filter(|_| life == self.lives) else { return Ok(()) };
+        for id in delivery_ids {
+            let hold = self.store.row(id).and_then(|row| process.scheduler.hold(&row.delivery, now));
+            self.checker.goes_on_after(id, hold)?;
+        }
+        Ok(())
+    }
+
     pub(super) fn answers(&mut self, delivery_id: DeliveryId, outcome: Outcome) -> Verdict {
         self.note(|| format!("{delivery_id} ← {outcome:?}"));
         let now = self.clock();

@@ -15,6 +15,7 @@ impl World {
             n_committed: 0,
             reads: Vec::new(),
             reads_under_way: 0,
+            empty: Vec::new(),
             wake_at: None,
         });
         for (tenant_id, weight) in self.scenario.tenants.clone() {
@@ -89,6 +90,7 @@ impl World {
             self.carry_out(command, during, gathered_before)?;
         }
         self.start_commit();
+        self.look_up_empty();
         self.set_alarm();
         Ok(())
     }
@@ -102,6 +104,12 @@ impl World {
                 });
                 self.checker.started(&delivery, now)?;
                 let (delivery_id, destination_id) = (delivery.id, delivery.destination_id);
+                if let Some(process) = &mut self.process
+                    && self.store.events(&[delivery.event_seq]) == [None]
+                {
+                    process.empty.push(delivery_id);
+                    return Ok(());
+                }
                 let lost = self.dice.percent(self.scenario.faults.lost_results);
                 self.soon(20, Happening::Reaches { life: self.lives, delivery_id, destination_id, lost });
                 Ok(())

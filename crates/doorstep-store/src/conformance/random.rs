@@ -51,6 +51,9 @@ pub fn agrees_with_memory(fresh: impl Fn() -> Box<dyn Subject>) {
     }
 }
 
+/// The last of the ends that a settlement may have: there was nothing to send.
+const VOID: u8 = 7;
+
 #[derive(Clone, Debug)]
 enum Step {
     Write(Vec<Change>),
@@ -114,7 +117,7 @@ fn plain_change() -> impl Strategy<Value = Change> {
     prop_oneof![
         8 => (0u8..60, 0u8..12, option::weighted(0.8, 0u8..2), vec((to(), prop::bool::weighted(0.9)), 0..4), 0u64..300)
             .prop_map(|(name, body, key, to, window)| Change::Accept { name, body, key, to, window }),
-        12 => (any::<usize>(), prop::bool::weighted(0.8), 0u8..7, any::<bool>(), option::weighted(0.8, 0u8..6))
+        12 => (any::<usize>(), prop::bool::weighted(0.8), 0u8..=VOID, any::<bool>(), option::weighted(0.8, 0u8..6))
             .prop_map(|(nth, fresh, end, hold, answer)| Change::Settle { nth, fresh, end, hold, answer }),
         4 => (any::<usize>(), 0u64..300).prop_map(|(nth, window)| Change::Revive { nth, window }),
         2 => any::<usize>().prop_map(|nth| Change::Abandon { nth }),
@@ -280,8 +283,11 @@ impl Pair {
             n => Answer::Status(200 + u16::from(n)),
         });
         let attempt = answer.map(|answer| attempt(delivery.requests, answer, now));
-        let behind_dead = if hold { BehindDead::Hold } else { BehindDead::Skip };
-        let settlement = Settlement::new(delivery, outcome, decision, Ordering::ByKey { behind_dead }, now);
+        let ordering = Ordering::ByKey { behind_dead: if hold { BehindDead::Hold } else { BehindDead::Skip } };
+        let settlement = match end {
+            VOID if attempt.is_none() => Settlement::void(delivery, ordering, now),
+            _ => Settlement::new(delivery, outcome, decision, ordering, now),
+        };
         Some(Write::Settle(Arc::new(Settled { settlement, attempt })))
     }
 

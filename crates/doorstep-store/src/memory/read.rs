@@ -43,7 +43,7 @@ impl Memory {
         self.give_ups.first().map(|(at, _, _)| *at)
     }
 
-    pub(super) fn events(&self, seqs: &[u64]) -> Vec<Option<Arc<Event>>> {
+    pub fn events(&self, seqs: &[u64]) -> Vec<Option<Arc<Event>>> {
         let readable = |seq| self.events.get(seq).filter(|accepted| !accepted.erased);
         seqs.iter().map(|seq| readable(seq).map(|accepted| Arc::clone(&accepted.event))).collect()
     }

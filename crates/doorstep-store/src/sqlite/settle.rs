@@ -70,7 +70,7 @@ impl Batch<'_> {
             Decision::Dead(reason) => {
                 self.remove(delivery)?;
                 let holds_key = delivery.ordering.is_some() && !settlement.releases_key;
-                let death = Death { reason, note: None, holds_key };
+                let death = Death { reason, note: settlement.note, holds_key };
                 self.insert_dead(delivery, standing, last_status, &death, settlement.settled_at)?;
             }
         }

@@ -8,6 +8,7 @@
 mod support;
 mod signatures;
 mod payloads;
+mod cloud_events;
 mod answers;
 mod gate;
 mod dead_letters;

@@ -1,47 +1,26 @@
 //! What arrives is judged by libraries that do not know Doorstep (S1, S2).
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::io::Write;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use crate::support::{Home, Receiver, Request, Server, in_repository};
+use crate::support::{Home, Judge, Receiver, Request, Server};
 
-/// `e2e/verify.py`, in the environment that `tools/venv` makes.
-struct Judges {
-    process: Child,
-    cases: ChildStdin,
-    verdicts: BufReader<ChildStdout>,
-}
+/// `e2e/verify.py`: all libraries that can judge this kind of secret.
+pub(crate) struct Judges(Judge);
 
 impl Judges {
-    fn start() -> Self {
-        let python = in_repository(".venv/bin/python");
-        assert!(python.exists(), "there is no .venv: `make venv` makes it");
-        let mut process = Command::new(python)
-            .arg(in_repository("e2e/verify.py"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (cases, verdicts) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
-        Self { process, cases, verdicts }
+    pub(crate) fn start() -> Self {
+        Self(Judge::start("verify.py"))
     }
 
     /// What each of them says.
     fn judge(&mut self, request: &Request, secret: &str) -> Map<String, Value> {
-        let headers: Map<_, _> = request.headers.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
-        let case = json!({"headers": headers, "body_base64": STANDARD.encode(&request.body), "secret": secret});
-        writeln!(self.cases, "{case}").unwrap();
-        let mut verdict = String::new();
-        self.verdicts.read_line(&mut verdict).unwrap();
-        serde_json::from_str(&verdict).unwrap()
+        self.0.judge(request, json!({"secret": secret}))
     }
 
     #[track_caller]
-    fn expect_accepted(&mut self, request: &Request, secret: &str) {
+    pub(crate) fn expect_accepted(&mut self, request: &Request, secret: &str) {
         let verdicts = self.judge(request, secret);
         assert!(!verdicts.is_empty() && verdicts.values().all(|verdict| verdict == "ok"), "{verdicts:?}: {request:?}");
     }
@@ -52,14 +31,6 @@ impl Judges {
         let verdicts = self.judge(request, secret);
         let refused = |verdict: &Value| verdict != "ok" && verdict.as_str().unwrap().to_lowercase().contains(word);
         assert!(!verdicts.is_empty() && verdicts.values().all(refused), "{verdicts:?}: {request:?}");
-    }
-}
-
-impl Drop for Judges {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod client;
 mod journal;
+mod judge;
 mod listener;
 mod receiver;
 mod server;
@@ -15,6 +16,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 
 pub(crate) use client::{Answer, Client, text};
 pub(crate) use journal::Journal;
+pub(crate) use judge::Judge;
 pub(crate) use listener::Listener;
 pub(crate) use receiver::{OK, Receiver, Request};
 pub(crate) use server::{Home, KEY, Server};

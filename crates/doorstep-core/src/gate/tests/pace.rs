@@ -16,6 +16,26 @@ fn the_configured_rate_is_kept_with_its_burst() {
 }
 
 #[test]
+fn a_place_that_is_handed_back_can_be_taken_again_unless_a_later_one_is_taken() {
+    let mut bench = Bench::new();
+    (bench.limits.rate, bench.limits.burst) = (Rate::per_second(1), 1);
+    let unused = bench.admit();
+    bench.gate.hand_back(unused);
+    let unused = bench.admit();
+    bench.wait_out();
+    let sent = bench.admit();
+    bench.gate.hand_back(unused);
+    assert_eq!(bench.held(), Hold::until(Why::Pace, bench.now + Millis::from_secs(1)), "never two at once");
+    bench.settle(sent, OK);
+    assert_eq!(bench.gate.in_flight(), 0);
+    // A request whose fate is unknown may have gone out.
+    bench.wait_out();
+    let unknown = bench.admit();
+    bench.gate.release(unknown);
+    assert_eq!(bench.held().why, Why::Pace);
+}
+
+#[test]
 fn the_first_refusal_teaches_what_was_admitted_over_the_cycle() {
     let mut bench = Bench::new();
     for _ in 0..120 {

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
+use zeroize::Zeroizing;
 
 use crate::api::tenants::check_name;
 use crate::field::Field;
@@ -50,7 +51,7 @@ pub(crate) struct DestinationBody {
     pub(super) tenant_id: Option<TenantId>,
     /// The signing secret of a new one, of the kind that `signing.algorithm` says; made if it is not given.
     #[schema(value_type = Option<shape::SigningSecret>)]
-    secret: Option<String>,
+    secret: Option<Zeroizing<String>>,
     /// Where to: `https://…`
     #[schema(value_type = Option<shape::TargetUrl>)]
     url: Option<String>,
@@ -94,7 +95,7 @@ pub(crate) struct DestinationBody {
     /// Sent along with each request. Their values are never shown again.
     #[serde(default)]
     #[schema(value_type = Option<shape::Headers>)]
-    headers: Field<BTreeMap<String, String>>,
+    headers: Field<BTreeMap<String, Zeroizing<String>>>,
     #[serde(default, deserialize_with = "object::field")]
     #[schema(value_type = Option<Signing>)]
     signing: Field<Signing>,
@@ -160,8 +161,8 @@ pub(crate) struct TlsBody {
     #[schema(max_length = 32_768)]
     client_certificate_pem: Option<String>,
     /// Its key. It is never shown again.
-    #[schema(max_length = 32_768)]
-    client_key_pem: Option<String>,
+    #[schema(value_type = Option<String>, max_length = 32_768)]
+    client_key_pem: Option<Zeroizing<String>>,
     /// Roots that are believed beside the usual ones.
     #[schema(max_length = 32_768)]
     ca_pem: Option<String>,
@@ -222,7 +223,7 @@ impl NewSecret {
     }
 
     /// The given one, or one that is made now.
-    pub(super) fn read(self, given: Option<String>) -> Result<Secret, Problem> {
+    pub(super) fn read(self, given: Option<Zeroizing<String>>) -> Result<Secret, Problem> {
         let secret = match given {
             Some(text) => text.parse().map_err(|fault| Problem::invalid_at("/secret", fault))?,
             None => self.make()?,
@@ -242,11 +243,11 @@ impl NewSecret {
     }
 
     fn make(self) -> Result<Secret, Problem> {
-        let mut bytes = [0; SECRET_LEN];
+        let mut bytes = Zeroizing::new([0; SECRET_LEN]);
         // Without chance there are no secrets: better none than a weak one.
-        getrandom::fill(&mut bytes).map_err(|_| Problem::busy("the machine gives no random numbers now"))?;
+        getrandom::fill(&mut *bytes).map_err(|_| Problem::busy("the machine gives no random numbers now"))?;
         let made = match self.0 {
-            Algorithm::HmacSha256 => SharedSecret::new(&bytes).map(Secret::Shared),
+            Algorithm::HmacSha256 => SharedSecret::new(&*bytes).map(Secret::Shared),
             Algorithm::Ed25519 => PrivateKey::from_seed(&bytes).map(Secret::Private),
         };
         made.map_err(|fault| Problem::invalid_at("/signing", fault))
@@ -297,7 +298,7 @@ impl DestinationBody {
             return Err(Problem::invalid(faults));
         }
         let secret = NewSecret(algorithm).read(secret)?;
-        secrets.signing.push(SigningSecret { text: secret.reveal().to_string(), retires_at: None });
+        secrets.signing.push(SigningSecret { text: secret.reveal(), retires_at: None });
         Ok((settings, secrets, secret))
     }
 
@@ -414,7 +415,8 @@ impl DestinationBody {
         if let Some(given) = self.headers.or_default(BTreeMap::new) {
             match CustomHeaders::parse(given.iter().map(|(name, value)| (name.as_str(), value.as_str()))) {
                 Ok(custom) => {
-                    secrets.headers = custom.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+                    secrets.headers =
+                        custom.iter().map(|(name, value)| (name.to_owned(), value.to_owned().into())).collect();
                 }
                 Err(wrong) => fault("/headers", wrong.to_string()),
             }
@@ -457,8 +459,8 @@ fn same_origin(new: &str, before: &str, rules: &AddressRules) -> bool {
 }
 
 fn new_link_key() -> Result<LinkKey, String> {
-    let mut key = [0; LINK_KEY_LEN];
-    getrandom::fill(&mut key).map_err(|_| "the machine gives no random numbers now: try again".to_owned())?;
+    let mut key = Zeroizing::new([0; LINK_KEY_LEN]);
+    getrandom::fill(&mut *key).map_err(|_| "the machine gives no random numbers now: try again".to_owned())?;
     Ok(key)
 }
 
@@ -500,4 +502,23 @@ fn within<N: PartialOrd + std::fmt::Display>(of: &str, least: N, most: N, given:
 fn plain(fault: &serde_json::Error) -> String {
     let told = fault.to_string();
     told.rfind(" at line ").map_or(told.clone(), |at| told[..at].to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use zeroize::ZeroizeOnDrop;
+
+    use super::*;
+
+    #[test]
+    fn secrets_in_a_body_are_wiped_when_it_is_dropped() {
+        fn is_wiped(_: &impl ZeroizeOnDrop) {}
+        let body = r#"{"secret": "whsec_x", "headers": {"a": "b"}, "tls": {"client_key_pem": "-----BEGIN"}}"#;
+        let DestinationBody { secret, headers, tls, .. } = serde_json::from_str(body).unwrap();
+        secret.iter().for_each(is_wiped);
+        headers.or_default(BTreeMap::new).iter().flat_map(BTreeMap::values).for_each(is_wiped);
+        let TlsBody { client_certificate_pem: _, client_key_pem, ca_pem: _ } =
+            tls.or_default(TlsBody::default).unwrap();
+        client_key_pem.iter().for_each(is_wiped);
+    }
 }

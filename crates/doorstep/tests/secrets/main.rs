@@ -2,12 +2,14 @@
 //! answer, not by an error, not by a file.
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
+mod http2;
+
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -24,7 +26,9 @@ const NEXT_MASTER_KEY: [u8; 32] = *b"master-next-hush-0123456789abcde";
 /// Signing secrets: at the creation, and of two rotations.
 const SIGNING: [[u8; 32]; 3] =
     [*b"signing-hush-one-0123456789abcde", *b"signing-hush-two-0123456789abcde", *b"signing-hush-3rd-0123456789abcde"];
-const HEADERS: [&str; 3] = ["hush-header-4f1d", "hush-header-93ab", "hush-header-c07e"];
+const HEADERS: [&str; 4] = ["hush-header-4f1d", "hush-header-93ab", "hush-header-c07e", "hush-header-2b66"];
+/// What is shown to the receiver that speaks HTTP/2; its key is a secret.
+static CLIENT: LazyLock<http2::Identity> = LazyLock::new(http2::Identity::new);
 /// What is refused is not repeated either.
 const REFUSED: [&str; 4] = ["hush-refused-1aa2", "hush-refused-8c3f", "hush-refused-77d0", "hush-refused-0be5"];
 /// Stored as it is, but not logged.
@@ -40,11 +44,13 @@ fn signing(n: usize) -> String {
 
 /// Everything that must not be found, with a name for it.
 fn needles() -> Vec<(String, Vec<u8>)> {
-    let keys = [MASTER_KEY, NEXT_MASTER_KEY].into_iter().chain(SIGNING);
-    let keys = keys.flat_map(|key| {
+    let keys = [MASTER_KEY, NEXT_MASTER_KEY].into_iter().chain(SIGNING).map(|key| key.to_vec());
+    let keys = keys.chain([CLIENT.key_der.clone()]).flat_map(|key| {
         let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
         // The end of base64 may be cut or padded in more than one way.
-        [key.to_vec(), base64(&key).as_bytes()[..40].to_vec(), hex.into_bytes(), format!("{key:?}").into_bytes()]
+        let encoded = base64(&key);
+        let encoded = encoded.as_bytes()[..encoded.len() - 4].to_vec();
+        [key.clone(), encoded, hex.into_bytes(), format!("{key:?}").into_bytes()]
     });
     let texts = HEADERS.iter().chain(&REFUSED).chain([&ADMIN_KEY]).map(|text| text.as_bytes().to_vec());
     keys.chain(texts).map(|needle| (String::from_utf8_lossy(&needle).into_owned(), needle)).collect()
@@ -220,6 +226,13 @@ async fn no_secret_is_in_any_log_answer_or_file() {
     away["url"] = json!(format!("http://{}/away", nobody()));
     server.post("/v1/destinations", &away).await;
     let (ok, failing) = (text(&ok, "id"), text(&failing, "id"));
+    let secure = http2::Receiver::start().await;
+    let mut http2 = destination("", &signing(0), HEADERS[3]);
+    http2["url"] = json!(secure.url);
+    let (certificate, key) = (&CLIENT.certificate_pem, CLIENT.key_pem());
+    let ca = &secure.identity.certificate_pem;
+    http2["tls"] = json!({"client_certificate_pem": certificate, "client_key_pem": key, "ca_pem": ca});
+    server.post("/v1/destinations", &http2).await;
     let event = json!({"tenant_id": tenant_id, "type": "invoice.paid", "payload": {"of": PAYLOAD}});
     server.post("/v1/events", &event).await;
     until("a delivery", async || {
@@ -227,10 +240,11 @@ async fn no_secret_is_in_any_log_answer_or_file() {
         let all = server.get("/v1/deliveries").await;
         let all_tried = all["data"].as_array().unwrap().iter().all(|delivery| delivery["attempt_count"] != 0);
         let tried = server.get(&format!("/v1/deliveries?destination_id={failing}&code=500")).await;
-        done == 1 && all_tried && tried["data"].as_array().unwrap().len() == 1
+        done == 2 && all_tried && tried["data"].as_array().unwrap().len() == 1
     })
     .await;
     assert!(receiver.has_seen(HEADERS[0]) && receiver.has_seen(HEADERS[1]) && receiver.has_seen("webhook-signature"));
+    assert!(secure.has_seen(&["HTTP/2.0", HEADERS[3], "webhook-signature"]));
     server.post(&format!("/v1/destinations/{ok}/secrets/rotate"), &json!({"secret": signing(1)})).await;
     let change = json!({"headers": {"x-shop": HEADERS[2]}}).to_string();
     let (status, _) = server.ask(Method::PATCH, &format!("/v1/destinations/{ok}"), ADMIN_KEY, change, false).await;
@@ -312,6 +326,7 @@ async fn no_secret_is_in_any_log_answer_or_file() {
         fs::read_dir(&outputs).unwrap().flat_map(|file| fs::read(file.unwrap().path()).unwrap()).collect();
     let logged = String::from_utf8_lossy(&logged);
     assert!(logged.contains("DEBUG") && logged.contains("no answer"), "the fine lines are there: {logged}");
+    assert!(logged.contains("h2::codec"), "those of HTTP/2 too");
     assert!(!logged.contains(PAYLOAD), "payloads are not logged");
 }
 
