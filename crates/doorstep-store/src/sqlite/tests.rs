@@ -1,5 +1,7 @@
 //! What only a store on disk can get wrong.
 
+mod erasing;
+
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;

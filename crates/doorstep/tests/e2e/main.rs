@@ -8,6 +8,7 @@
 mod support;
 mod signatures;
 mod payloads;
+mod erasing;
 mod answers;
 mod gate;
 mod dead_letters;
