@@ -75,7 +75,7 @@ pub trait Engine: Send + Sync {
     /// still to be delivered ends as abandoned when its turn comes.
     fn erase_payloads(&self, mandate: Mandate, tenant_id: TenantId) -> Reply<'_, Result<(), Refusal>>;
 
-    /// New or changed; see [`Write::PutDestination`] for its version.
+    /// New or changed; see [`Write::PutDestination`] for its version. A tenant has a limited number of them.
     fn put_destination(
         &self,
         mandate: Mandate,

@@ -135,6 +135,11 @@ pub enum Write {
     /// New, with a `version` of at most 1, or changed: then `version` is the one that it replaces plus one, or the write is
     /// refused.
     PutDestination(Box<Destination>),
+    /// The same for a new one, which is refused if its tenant has so many already.
+    AddDestination {
+        destination: Box<Destination>,
+        of_tenant_max: usize,
+    },
     /// Takes it away with everything that is queued for it: from now on none of that is seen, sent or counted, and what is
     /// left on disk goes with the purges that follow. What has ended stays until it is purged. The ID is not used again: a new
     /// destination with it is refused.
@@ -230,6 +235,8 @@ pub enum Refusal {
     NotDead,
     #[error("it has already ended")]
     AlreadyEnded,
+    #[error("the tenant has {max} destinations already, and may not have more")]
+    TooManyDestinations { max: usize },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,6 +28,8 @@ use crate::writer::{Receipt, Telling, WriteFault};
 
 /// Destinations that are tried out at the same time.
 pub const TRIALS_MAX: usize = 16;
+/// Destinations of one tenant, unless the configuration says otherwise: each takes memory, and each event is matched against all of them.
+pub const DESTINATIONS_PER_TENANT_MAX: usize = 1_000;
 /// A hand on a gate is in force at once; its answer waits this long for the disk.
 const SAVED_WITHIN: Duration = Duration::from_secs(5);
 
@@ -35,6 +37,7 @@ pub struct Desk {
     ingest: Ingest,
     sender: Arc<dyn Sender>,
     rules: AddressRules,
+    destinations_max: usize,
     trials: Semaphore,
     /// Held while event types are changed: in memory they change in the order in which they do on disk.
     types: Mutex<()>,
@@ -48,7 +51,13 @@ impl fmt::Debug for Desk {
 
 impl Desk {
     pub fn new(ingest: Ingest, sender: Arc<dyn Sender>, rules: AddressRules) -> Self {
-        Self { ingest, sender, rules, trials: Semaphore::new(TRIALS_MAX), types: Mutex::new(()) }
+        let destinations_max = DESTINATIONS_PER_TENANT_MAX;
+        Self { ingest, sender, rules, destinations_max, trials: Semaphore::new(TRIALS_MAX), types: Mutex::new(()) }
+    }
+
+    /// With so many destinations per tenant at most. Those that are there stay.
+    pub fn with_destinations_max(self, destinations_max: usize) -> Self {
+        Self { destinations_max, ..self }
     }
 
     /// A change by a person: within their reach, and noted. Keep the second part until the run loop has been told what follows.
@@ -80,7 +89,12 @@ impl Desk {
         destination: Destination,
     ) -> Result<Result<Arc<Destination>, Refusal>, EngineFault> {
         let id = destination.id;
-        let put = Write::PutDestination(Box::new(destination.clone()));
+        let put = Box::new(destination.clone());
+        let put = match self.ingest.catalog.destination(id) {
+            Some(_) => Write::PutDestination(put),
+            // The store counts: of two that are made at the same time, one may be the last.
+            None => Write::AddDestination { destination: put, of_tenant_max: self.destinations_max },
+        };
         if let (Written::Refused(refusal), _) = self.change(mandate, put).await? {
             return Ok(Err(refusal));
         }

@@ -117,6 +117,7 @@ impl Memory {
                 Written::Saved
             }
             Write::PutDestination(destination) => self.put_destination(*destination),
+            Write::AddDestination { destination, of_tenant_max } => self.add_destination(*destination, of_tenant_max),
             Write::RemoveDestination { destination_id } => self.remove_destination(destination_id),
             Write::ByHand(by_hand) => self.by_hand(*by_hand, now),
             Write::PutApiKey(key) => self.access.put_key(*key),
@@ -320,6 +321,14 @@ impl Memory {
             None => drop(self.destinations.insert(destination.id, (destination, GateState::default()))),
         }
         Written::Saved
+    }
+
+    fn add_destination(&mut self, destination: Destination, of_tenant_max: usize) -> Written {
+        let of_tenant = self.destinations.values().filter(|(there, _)| there.tenant_id == destination.tenant_id);
+        if of_tenant.count() >= of_tenant_max && !self.destinations.contains_key(&destination.id) {
+            return Written::Refused(Refusal::TooManyDestinations { max: of_tenant_max });
+        }
+        self.put_destination(destination)
     }
 
     fn put_event_type(&mut self, registered: RegisteredType) -> Written {

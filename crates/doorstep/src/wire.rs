@@ -88,7 +88,7 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAd
     let n_destinations = run::adopt_all(store.as_ref(), &catalog, &run).await?;
     let house_task = maintain::start(Arc::clone(&store), writer.clone(), run.clone(), clock, retention(config));
     let ingest = Ingest { catalog, writer, events, run: run.clone(), clock, ids };
-    let desk = Arc::new(Desk::new(ingest, sender, rules));
+    let desk = Arc::new(Desk::new(ingest, sender, rules).with_destinations_max(config.destinations_per_tenant_max));
     let limits = Limits {
         payload_max: config.payload_max_bytes,
         ingest_rate: config.ingest_per_second.map(|n| IngestRate { per_second: n, burst: n }),

@@ -1,6 +1,7 @@
 //! The promises, one by one.
 
 mod access;
+mod catalog;
 
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ use super::samples::{
 use super::{Subject, ask, write};
 
 pub use access::*;
+pub use catalog::*;
 
 pub fn an_event_is_kept_as_it_came(subject: &mut dyn Subject) {
     one(subject, put(DST));

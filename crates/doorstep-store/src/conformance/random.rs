@@ -67,6 +67,7 @@ enum Change {
     SaveGate { to: u8 },
     PutTenant { name: u8 },
     Put { to: u8, version: u64 },
+    Add { to: u8, version: u64, max: usize },
     Remove { to: u8 },
     PutKey { n: u8, expires: Option<u64> },
     RevokeKey { n: u8 },
@@ -119,6 +120,7 @@ fn plain_change() -> impl Strategy<Value = Change> {
         1 => (0u8..4).prop_map(|to| Change::SaveGate { to }),
         1 => (0u8..3).prop_map(|name| Change::PutTenant { name }),
         4 => (0u8..4, 1u64..4).prop_map(|(to, version)| Change::Put { to, version }),
+        2 => (0u8..6, 1u64..3, 0usize..4).prop_map(|(to, version, max)| Change::Add { to, version, max }),
         1 => (0u8..4).prop_map(|to| Change::Remove { to }),
         1 => (0u8..2, 1u64..3).prop_map(|(name, version)| Change::PutType { name, version }),
         1 => (0u8..2).prop_map(|name| Change::RemoveType { name }),
@@ -217,6 +219,11 @@ impl Pair {
             Change::Put { to, version } => {
                 let tenant_id = TenantId(u128::from(to % 2));
                 Write::PutDestination(Box::new(Destination { tenant_id, ..destination(to_id(to), version) }))
+            }
+            Change::Add { to, version, max } => {
+                let tenant_id = TenantId(u128::from(to % 2));
+                let destination = Box::new(Destination { tenant_id, ..destination(to_id(to), version) });
+                Write::AddDestination { destination, of_tenant_max: max }
             }
             Change::PutType { name, version } => {
                 Write::PutEventType(Box::new(registered(["a.b", "a.c"][usize::from(name)], version)))

@@ -135,6 +135,7 @@ impl Batch<'_> {
             Write::ErasePayloads { tenant_id } => self.erase_payloads(tenant_id),
             Write::PutTenant(tenant) => self.put_tenant(&tenant),
             Write::PutDestination(destination) => self.put_destination(&destination),
+            Write::AddDestination { destination, of_tenant_max } => self.add_destination(&destination, of_tenant_max),
             Write::RemoveDestination { destination_id } => self.remove_destination(destination_id),
             Write::ByHand(by_hand) => self.by_hand(*by_hand, now),
             Write::PutApiKey(key) => self.put_api_key(&key),

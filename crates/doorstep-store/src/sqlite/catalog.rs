@@ -25,6 +25,8 @@ pub(super) const DESTINATIONS: &str = "
         exists (select 1 from backlogs b where b.destination_id = d.id and b.queued > 0)
     from destinations d where d.id > ?1 order by d.id limit ?2";
 
+pub(super) const OF_TENANT: &str = "select count(*) from destinations where tenant_id = ?1";
+
 pub(super) const QUEUED: &str = "select queued from backlogs where destination_id = ?1";
 
 /// The lowest number among those that may go and those that have an ordering key: all of them.
@@ -90,6 +92,19 @@ impl Batch<'_> {
         )?;
         self.destinations.insert(*id, true);
         Ok(Written::Saved)
+    }
+
+    pub(super) fn add_destination(
+        &mut self,
+        destination: &Destination,
+        of_tenant_max: usize,
+    ) -> Result<Written, Fault> {
+        let owner = destination.tenant_id.0.to_be_bytes();
+        let n: i64 = self.statement(OF_TENANT)?.query_row([owner], |row| row.get(0))?;
+        if n >= row::number(of_tenant_max) && !is_destination(self.sql, destination.id)? {
+            return Ok(Written::Refused(Refusal::TooManyDestinations { max: of_tenant_max }));
+        }
+        self.put_destination(destination)
     }
 
     pub(super) fn remove_destination(&mut self, id: DestinationId) -> Result<Written, Fault> {

@@ -117,6 +117,7 @@ fn every_statement_uses_the_index_that_was_made_for_it() {
                 "deliveries USING COVERING INDEX deliveries_by_key (destination_id=? AND ordering_key>?)",
             ],
         ),
+        (catalog::OF_TENANT, vec!["destinations USING COVERING INDEX destinations_by_tenant (tenant_id=?)"]),
         (event_types::EVENT_TYPES, vec!["event_types USING PRIMARY KEY (name>?)"]),
         (catalog::QUEUED, vec!["backlogs USING PRIMARY KEY (destination_id=?)"]),
         (sweep::LEFT_DUE, vec!["deliveries USING INDEX deliveries_due (destination_id=?)"]),

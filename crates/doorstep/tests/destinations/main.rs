@@ -9,3 +9,4 @@ mod signing;
 mod statuses;
 mod outputs;
 mod hosts;
+mod number;

@@ -119,6 +119,7 @@ fn destinations_are_bounded_as_the_page_says() {
     let gate = gate::GateLimits::default();
     let (breaker, suspension) = (&gate.breaker, &gate.suspension);
     let standard = retry::RetryPolicy::standard();
+    says(part, "destinations of a tenant", &[count(desk::DESTINATIONS_PER_TENANT_MAX)]);
     says(part, "URL", &[count(address::URL_BYTES_MAX)]);
     says(part, "patterns of event types", &[count(route::PATTERNS_MAX)]);
     says(part, "bytes of a filter", &[kib(filter::FILTER_BYTES_MAX)]);
@@ -280,6 +281,7 @@ fn what_can_be_configured_has_the_default_that_the_page_says() {
     let number = |key: &str| config[key].as_u64().unwrap_or_else(|| panic!("{key} in {config}"));
     says("Events", "payload", &[kib(number("payload_max_bytes"))]);
     says("The engine", "requests at once, over all destinations", &[count(number("in_flight_max"))]);
+    says("Destinations", "destinations of a tenant", &[count(number("destinations_per_tenant_max"))]);
     assert_eq!(number("per_host_max"), 0, "the page says that there is none");
     says("The engine", "time to end requests when stopped", &[time(number("drain_timeout_ms").into())]);
     let limits = Limits::default();

@@ -28,6 +28,7 @@ create table destinations (
     created_at integer not null,
     updated_at integer not null
 ) strict, without rowid;
+create index destinations_by_tenant on destinations (tenant_id);
 
 -- Those that were taken away. Their IDs are not used again. `swept`: nothing is left of what was queued for them.
 create table removed_destinations (
