@@ -131,6 +131,8 @@ pub enum Write {
     ErasePayloads {
         tenant_id: TenantId,
     },
+    /// New, with a `version` of at most 1, or changed: then `version` is the one that it replaces plus one, or the write is
+    /// refused.
     PutTenant(Box<Tenant>),
     /// New, with a `version` of at most 1, or changed: then `version` is the one that it replaces plus one, or the write is
     /// refused.

@@ -285,7 +285,8 @@ impl Engine for Desk {
                 return Ok(Err(refusal));
             }
             let tenant = self.ingest.catalog.put_tenant(tenant);
-            self.ingest.run.tell(Input::Weighted { tenant_id: tenant.id, weight: tenant.weight }).await;
+            let weight = self.ingest.catalog.tenant(tenant.id).map_or(tenant.weight, |newest| newest.weight);
+            self.ingest.run.tell(Input::Weighted { tenant_id: tenant.id, weight }).await;
             Ok(Ok(tenant))
         })
     }

@@ -112,10 +112,7 @@ impl Memory {
             Write::Revive { delivery_id, give_up_at } => self.revive(delivery_id, give_up_at, now),
             Write::Abandon { delivery_id, note } => self.abandon(delivery_id, note, now),
             Write::ErasePayloads { tenant_id } => self.erase_payloads(tenant_id),
-            Write::PutTenant(tenant) => {
-                self.tenants.insert(tenant.id, *tenant);
-                Written::Saved
-            }
+            Write::PutTenant(tenant) => self.put_tenant(*tenant),
             Write::PutDestination(destination) => self.put_destination(*destination),
             Write::AddDestination { destination, of_tenant_max } => self.add_destination(*destination, of_tenant_max),
             Write::RemoveDestination { destination_id } => self.remove_destination(destination_id),
@@ -309,6 +306,17 @@ impl Memory {
             return Written::Refused(Refusal::NotFound);
         };
         *gate = state;
+        Written::Saved
+    }
+
+    fn put_tenant(&mut self, tenant: Tenant) -> Written {
+        match self.tenants.get(&tenant.id).map(|before| before.version) {
+            Some(before) if before.checked_add(1) != Some(tenant.version) => {
+                return Written::Refused(Refusal::VersionDiffers);
+            }
+            None if tenant.version > 1 => return Written::Refused(Refusal::NotFound),
+            Some(_) | None => drop(self.tenants.insert(tenant.id, tenant)),
+        }
         Written::Saved
     }
 

@@ -104,6 +104,40 @@ async fn every_change_is_noted_with_who_from_where_and_what() {
 }
 
 #[tokio::test]
+async fn every_field_of_a_tenant_that_changes_is_noted() {
+    let world = World::new().await;
+    let path = format!("/v1/tenants/{}", world.own.tenant);
+    let rate = json!({ "per_second": 5, "burst": 9 });
+    let body = json!({ "name": "new", "contact_email": "a@b.example", "weight": 7, "ingest_rate": rate });
+    let (status, changed) = world.ask("PATCH", &path, body.clone()).await;
+    assert_eq!(status, StatusCode::OK, "{changed}");
+    let noted = &audited(&world, "?action=tenant.update").await[0]["changes"];
+    let after: serde_json::Map<String, Value> =
+        noted.as_object().unwrap().iter().map(|(field, change)| (field.clone(), change["after"].clone())).collect();
+    assert_eq!(Value::from(after), body);
+}
+
+#[tokio::test]
+async fn a_tenant_is_changed_as_it_was_seen_or_not_at_all() {
+    let world = World::new().await;
+    let path = format!("/v1/tenants/{}", world.own.tenant);
+    let seen = async || {
+        let answer = world.answer("GET", &path, &[], Value::Null).await;
+        answer.headers()["etag"].to_str().unwrap().to_owned()
+    };
+    let change = async |tag: &str, name: &str| {
+        let answer = world.answer("PATCH", &path, &[("if-match", tag)], json!({ "name": name })).await;
+        (answer.status(), answer.headers().get("etag").map(|tag| tag.to_str().unwrap().to_owned()))
+    };
+    let first = seen().await;
+    let (status, second) = change(&first, "one").await;
+    assert_eq!((status, second), (StatusCode::OK, Some(seen().await)));
+    assert_eq!(change(&first, "two").await.0, StatusCode::PRECONDITION_FAILED);
+    assert_eq!(change("*", "three").await.0, StatusCode::OK);
+    assert_eq!(world.ask("GET", &path, Value::Null).await.1["name"], "three");
+}
+
+#[tokio::test]
 async fn no_secret_of_ours_is_in_the_audit_log() {
     let world = World::new().await;
     let path = format!("/v1/destinations/{}/secrets/rotate", world.own.destination);

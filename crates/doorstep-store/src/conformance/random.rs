@@ -65,7 +65,7 @@ enum Change {
     Revive { nth: usize, window: u64 },
     Abandon { nth: usize },
     SaveGate { to: u8 },
-    PutTenant { name: u8 },
+    PutTenant { name: u8, version: u64 },
     Put { to: u8, version: u64 },
     Add { to: u8, version: u64, max: usize },
     Remove { to: u8 },
@@ -118,7 +118,7 @@ fn plain_change() -> impl Strategy<Value = Change> {
         4 => (any::<usize>(), 0u64..300).prop_map(|(nth, window)| Change::Revive { nth, window }),
         2 => any::<usize>().prop_map(|nth| Change::Abandon { nth }),
         1 => (0u8..4).prop_map(|to| Change::SaveGate { to }),
-        1 => (0u8..3).prop_map(|name| Change::PutTenant { name }),
+        2 => (0u8..3, 0u64..4).prop_map(|(name, version)| Change::PutTenant { name, version }),
         4 => (0u8..4, 1u64..4).prop_map(|(to, version)| Change::Put { to, version }),
         2 => (0u8..6, 1u64..3, 0usize..4).prop_map(|(to, version, max)| Change::Add { to, version, max }),
         1 => (0u8..4).prop_map(|to| Change::Remove { to }),
@@ -215,7 +215,7 @@ impl Pair {
             }
             Change::Abandon { nth } => Write::Abandon { delivery_id: self.nth(nth)?.id, note: format!("note {nth}") },
             Change::SaveGate { to } => Write::SaveGate { destination_id: to_id(to), state: Box::new(a_gate()) },
-            Change::PutTenant { name } => Write::PutTenant(Box::new(tenant(TenantId(name.into())))),
+            Change::PutTenant { name, version } => Write::PutTenant(Box::new(tenant(TenantId(name.into()), version))),
             Change::Put { to, version } => {
                 let tenant_id = TenantId(u128::from(to % 2));
                 Write::PutDestination(Box::new(Destination { tenant_id, ..destination(to_id(to), version) }))

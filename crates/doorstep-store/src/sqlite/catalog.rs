@@ -56,6 +56,13 @@ impl Batch<'_> {
     }
 
     pub(super) fn put_tenant(&self, tenant: &Tenant) -> Result<Written, Fault> {
+        match tenant_called(self.sql, tenant.id)?.map(|before| before.version) {
+            Some(before) if before.checked_add(1) != Some(tenant.version) => {
+                return Ok(Written::Refused(Refusal::VersionDiffers));
+            }
+            None if tenant.version > 1 => return Ok(Written::Refused(Refusal::NotFound)),
+            Some(_) | None => {}
+        }
         self.execute(
             "insert into tenants (id, settings) values (?1, ?2) on conflict do update set settings = excluded.settings",
             params![tenant.id.0.to_be_bytes(), row::json("a tenant", tenant)?],
@@ -130,6 +137,12 @@ impl Batch<'_> {
         self.execute("update events set n_kept = n_kept - 1 where seq = ?1", [event_seq])?;
         Ok(())
     }
+}
+
+fn tenant_called(sql: &Connection, id: TenantId) -> Result<Option<Tenant>, Fault> {
+    let mut named = sql.prepare_cached("select settings from tenants where id = ?1")?;
+    let settings: Option<Vec<u8>> = named.query_row([id.0.to_be_bytes()], |row| row.get(0)).optional()?;
+    settings.map(|settings| row::read_json("a tenant", &settings)).transpose()
 }
 
 pub(super) fn tenants(sql: &Connection, after: Option<TenantId>, limit: usize) -> Result<Vec<Tenant>, Fault> {
