@@ -211,7 +211,7 @@ async fn leave(State(app): State<Arc<App>>, caller: Caller, headers: HeaderMap) 
 fn own(app: &App, caller: &Caller) -> Result<PortalSession, Problem> {
     let id = match &caller.actor {
         Actor::Portal { id } => Some(*id),
-        Actor::Bootstrap | Actor::Key { .. } => None,
+        Actor::Bootstrap | Actor::Console | Actor::Key { .. } => None,
     };
     id.and_then(|id| app.sessions.get(id)).ok_or_else(|| Problem::not_found("this portal session is over"))
 }

@@ -1,11 +1,13 @@
 //! Every statement finds its rows by the index that was made for it, however many there are.
 
-use doorstep_core::store::{DeliveryFilter, EventFilter, Statuses};
+use doorstep_core::audit::Action;
+use doorstep_core::store::{AuditFilter, DeliveryFilter, EventFilter, Page, Statuses};
 use rusqlite::{Connection, StatementStatus};
 
 use super::list::{Table, search};
 use super::{
-    accept, activity, by_hand, catalog, due, event_list, event_types, key, list, mandate, purge, settle, stretch, sweep,
+    accept, activity, audit, by_hand, catalog, due, event_list, event_types, key, list, mandate, purge, settle,
+    stretch, sweep,
 };
 use crate::conformance::samples::{DST, TENANT};
 
@@ -53,6 +55,11 @@ fn searches() -> Vec<(String, Vec<&'static str>)> {
     let of_one = EventFilter { tenant_id: Some(TENANT), ..EventFilter::default() };
     let (text, _) = event_list::search(&of_one, &(0..1_024), 50);
     searches.push((text, vec!["e USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"]));
+    for action in [None, Some(Action::DestinationUpdate)] {
+        let of_one = AuditFilter { tenant_id: Some(TENANT), action, ..AuditFilter::default() };
+        let (text, _) = audit::search(of_one, Page { before_seq: Some(9), limit: 50 });
+        searches.push((text, vec!["audit USING INDEX audit_by_tenant (tenant_id=? AND rowid<?)"]));
+    }
     searches
 }
 

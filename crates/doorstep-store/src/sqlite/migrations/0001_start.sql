@@ -238,6 +238,7 @@ create table audit (
     resource  text not null,
     entry     blob not null
 ) strict;
+create index audit_by_tenant on audit (tenant_id) where tenant_id is not null;
 
 create table event_types (
     name     text primary key,
