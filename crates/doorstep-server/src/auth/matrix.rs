@@ -169,7 +169,10 @@ fn request(method: &str, path: &str, of: &Things) -> (String, Value) {
         ("POST", "/v1/destinations") => json!({ "tenant_id": tenant_id, "url": "https://example.com/new" }),
         ("POST", "/v1/events") => event,
         ("POST", "/v1/events/batch") => json!({ "events": [event] }),
-        ("POST", "/v1/keys") => json!({ "name": "new", "scopes": ["read"], "tenant_id": tenant_id }),
+        ("POST", "/v1/keys") => {
+            // Whoever is limited to ranges makes keys within them alone.
+            json!({ "name": "new", "scopes": ["read"], "tenant_id": tenant_id, "source_cidrs": ["192.0.2.0/24"] })
+        }
         ("POST", "/v1/portal-sessions") => json!({ "tenant_id": tenant_id }),
         ("POST", "/v1/event-types") => json!({ "name": "another.type" }),
         ("PATCH", "/v1/event-types/{name}") => json!({ "description": "changed" }),

@@ -76,6 +76,34 @@ async fn a_tenants_administrator_makes_keys_for_that_tenant_alone() {
 }
 
 #[tokio::test]
+async fn a_limited_administrator_makes_no_key_that_is_less_limited() {
+    let mut world = World::new().await;
+    let (soon, later) = (world.later(3_600_000), world.later(7_200_000));
+    let limited = world.key(&[Scope::Admin], None, |key| {
+        key.source_cidrs = vec!["192.0.2.0/24".parse().unwrap()];
+        key.expires_at = Some(soon);
+    });
+    let (limited, free) = (With::Bearer(limited.await), With::Bearer(world.key(&[Scope::Admin], None, |_| {}).await));
+    let both = ["/source_cidrs", "/expires_at"];
+    for (with, cidrs, end, faults) in [
+        (&limited, vec!["192.0.2.128/25"], Some(soon), &[][..]),
+        (&limited, vec![], Some(soon), &both[..1]),
+        (&limited, vec!["192.0.2.0/24", "198.51.100.0/24"], Some(soon), &both[..1]),
+        (&limited, vec!["192.0.2.0/24"], None, &both[1..]),
+        (&limited, vec!["192.0.2.0/24"], Some(later), &both[1..]),
+        (&limited, vec![], None, &both[..]),
+        (&free, vec![], None, &[][..]),
+    ] {
+        let end = end.map(crate::when::When);
+        let body = json!({ "name": "k", "scopes": ["admin"], "source_cidrs": cidrs, "expires_at": end });
+        let (status, answer) = world.ask_with(with, "POST", "/v1/keys", body.clone()).await;
+        assert_eq!(status.is_success(), faults.is_empty(), "{body}: {answer}");
+        let told = answer["errors"].as_array().into_iter().flatten().map(|fault| fault["pointer"].as_str().unwrap());
+        assert_eq!(told.collect::<Vec<_>>(), faults, "{body}: {answer}");
+    }
+}
+
+#[tokio::test]
 async fn every_change_is_noted_with_who_from_where_and_what() {
     let world = World::new().await;
     let (key_id, key) = make_key(&world, json!({ "name": "ops", "scopes": ["operate"] })).await;
