@@ -83,6 +83,17 @@ impl ApiKey {
             || source.is_some_and(|source| self.source_cidrs.iter().any(|range| range.contains(&source)))
     }
 
+    /// Whether a key that may be used from these ranges may come from nowhere where this one may not.
+    pub fn bounds_source(&self, ranges: &[IpNet]) -> bool {
+        let within = |range: &IpNet| self.source_cidrs.iter().any(|own| own.contains(range));
+        self.source_cidrs.is_empty() || (!ranges.is_empty() && ranges.iter().all(within))
+    }
+
+    /// Whether a key with this end ends no later than this one.
+    pub fn bounds_end(&self, expires_at: Option<Timestamp>) -> bool {
+        self.expires_at.is_none_or(|own| expires_at.is_some_and(|at| at <= own))
+    }
+
     /// When it stopped being good for anything, if it has.
     pub fn ended_at(&self) -> Option<Timestamp> {
         match (self.revoked_at, self.expires_at) {
@@ -324,6 +335,23 @@ mod tests {
             assert_eq!(key.may_come_from(source.parse().ok()), may, "{source}");
         }
         assert!(!key.may_come_from(None), "nobody knows where it comes from");
+        for (ranges, bounded) in [
+            (vec![], false),
+            (vec!["10.0.0.0/8"], true),
+            (vec!["10.1.0.0/16", "2001:db8:1::/48"], true),
+            (vec!["10.1.0.0/16", "11.0.0.0/16"], false),
+            (vec!["0.0.0.0/0"], false),
+            (vec!["8.0.0.0/7", "10.0.0.0/7"], false),
+            (vec!["::/0"], false),
+        ] {
+            let ranges: Vec<IpNet> = ranges.iter().map(|range| range.parse().unwrap()).collect();
+            assert_eq!(key.bounds_source(&ranges), bounded, "{ranges:?}");
+        }
+        for (at, bounded) in [(None, false), (Some(9), true), (Some(10), true), (Some(11), false)] {
+            assert_eq!(key.bounds_end(at.map(Timestamp)), bounded, "{at:?}");
+        }
+        let free = ApiKey { source_cidrs: vec![], expires_at: None, ..key.clone() };
+        assert!(free.bounds_source(&[]) && free.bounds_end(None), "whoever has no limits sets any");
         let json = serde_json::to_string(&key).unwrap();
         assert_eq!(serde_json::from_str::<ApiKey>(&json).unwrap(), key);
     }

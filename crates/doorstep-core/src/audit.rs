@@ -39,6 +39,8 @@ pub struct AuditEntry {
 pub enum Actor {
     /// Whoever has the key that the server was started with.
     Bootstrap,
+    /// A command on the machine itself, while no server runs.
+    Console,
     Key {
         id: KeyId,
         name: String,
@@ -53,6 +55,7 @@ impl Actor {
     pub fn name(&self) -> String {
         match self {
             Self::Bootstrap => "bootstrap".to_owned(),
+            Self::Console => "console".to_owned(),
             Self::Key { id, .. } => id.to_string(),
             Self::Portal { id } => id.to_string(),
         }
@@ -107,6 +110,7 @@ actions! {
     EventTypeDelete = "event_type.delete",
     KeyCreate = "key.create",
     KeyRevoke = "key.revoke",
+    MasterKeyRotate = "master_key.rotate",
     PortalSessionCreate = "portal_session.create",
     PortalSessionOpen = "portal_session.open",
     PortalSessionEnd = "portal_session.end",

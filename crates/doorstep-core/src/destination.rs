@@ -30,6 +30,13 @@ pub struct Tenant {
     #[serde(default)]
     pub ingest_rate: Option<IngestRate>,
     pub created_at: Timestamp,
+    /// Counts the changes, for `ETag` and `If-Match`.
+    #[serde(default = "first")]
+    pub version: u64,
+}
+
+fn first() -> u64 {
+    1
 }
 
 /// A URL that receives events, with its own filter, policy, limits and secrets.

@@ -70,13 +70,14 @@ pub trait Engine: Send + Sync {
     /// Takes events in. They are written together, and each has its own answer.
     fn accept(&self, reach: Reach, events: Vec<Event>) -> Reply<'_, Vec<Result<Accepted, Refusal>>>;
 
+    /// New or changed; see [`Write::PutTenant`] for its version.
     fn put_tenant(&self, mandate: Mandate, tenant: Tenant) -> Reply<'_, Result<Arc<Tenant>, Refusal>>;
 
     /// Makes a tenant's encrypted payloads unreadable for ever; see [`Write::ErasePayloads`]. What of them is
     /// still to be delivered ends as abandoned when its turn comes.
     fn erase_payloads(&self, mandate: Mandate, tenant_id: TenantId) -> Reply<'_, Result<(), Refusal>>;
 
-    /// New or changed; see [`Write::PutDestination`] for its version.
+    /// New or changed; see [`Write::PutDestination`] for its version. A tenant has a limited number of them.
     fn put_destination(
         &self,
         mandate: Mandate,

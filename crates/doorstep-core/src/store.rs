@@ -134,6 +134,8 @@ pub enum Write {
     ErasePayloads {
         tenant_id: TenantId,
     },
+    /// New, with a `version` of at most 1, or changed: then `version` is the one that it replaces plus one, or the write is
+    /// refused.
     PutTenant(Box<Tenant>),
     /// New, with a `version` of at most 1, or changed: then `version` is the one that it replaces plus one, or the write is
     /// refused. Its `consent` is not written: see [`Write::Consented`].
@@ -142,6 +144,11 @@ pub enum Write {
     Consented {
         destination_id: DestinationId,
         consent: Box<Consent>,
+    },
+    /// The same for a new one, which is refused if its tenant has so many already.
+    AddDestination {
+        destination: Box<Destination>,
+        of_tenant_max: usize,
     },
     /// Takes it away with everything that is queued for it: from now on none of that is seen, sent or counted, and what is
     /// left on disk goes with the purges that follow. What has ended stays until it is purged. The ID is not used again: a new
@@ -238,6 +245,8 @@ pub enum Refusal {
     NotDead,
     #[error("it has already ended")]
     AlreadyEnded,
+    #[error("the tenant has {max} destinations already, and may not have more")]
+    TooManyDestinations { max: usize },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

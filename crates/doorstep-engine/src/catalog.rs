@@ -28,9 +28,14 @@ struct Inner {
 }
 
 impl Catalog {
+    /// An older version than the one that is there changes nothing: changes may arrive out of order.
     pub fn put_tenant(&self, tenant: Tenant) -> Arc<Tenant> {
         let tenant = Arc::new(tenant);
-        self.write(|inner| drop(inner.tenants.insert(tenant.id, Arc::clone(&tenant))));
+        self.write(|inner| {
+            if inner.tenants.get(&tenant.id).is_none_or(|there| there.version <= tenant.version) {
+                inner.tenants.insert(tenant.id, Arc::clone(&tenant));
+            }
+        });
         tenant
     }
 
@@ -126,4 +131,27 @@ impl Inner {
 fn behind<K: Ord + Copy, V>(all: &BTreeMap<K, Arc<V>>, after: Option<K>, limit: usize) -> Vec<Arc<V>> {
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
     all.range((from, Bound::Unbounded)).take(limit).map(|(_, one)| Arc::clone(one)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use doorstep_core::time::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_tenant_does_not_become_what_it_was() {
+        let catalog = Catalog::default();
+        let put = |version| {
+            let id = TenantId(1);
+            let created_at = Timestamp(0);
+            let weight = u32::try_from(version).unwrap();
+            let name = String::new();
+            catalog.put_tenant(Tenant { id, name, contact_email: None, weight, ingest_rate: None, created_at, version })
+        };
+        for (version, weight) in [(1, 1), (3, 3), (2, 3), (4, 4)] {
+            assert_eq!(put(version).version, version, "whoever made it is shown what they made");
+            assert_eq!(catalog.tenant(TenantId(1)).unwrap().weight, weight);
+        }
+    }
 }

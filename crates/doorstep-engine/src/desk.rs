@@ -29,6 +29,8 @@ use crate::run::Ended;
 use crate::trials::{TRIAL_TIMEOUT_MAX, Trials};
 use crate::writer::{Receipt, Telling, WriteFault};
 
+/// Destinations of one tenant, unless the configuration says otherwise: each takes memory, and each event is matched against all of them.
+pub const DESTINATIONS_PER_TENANT_MAX: usize = 1_000;
 /// A hand on a gate is in force at once; its answer waits this long for the disk.
 const SAVED_WITHIN: Duration = Duration::from_secs(5);
 
@@ -37,6 +39,7 @@ pub struct Desk {
     sender: Arc<dyn Sender>,
     rules: AddressRules,
     consents: Consents,
+    destinations_max: usize,
     trials: Trials,
     /// Held while event types are changed: in memory they change in the order in which they do on disk.
     types: Mutex<()>,
@@ -50,7 +53,13 @@ impl fmt::Debug for Desk {
 
 impl Desk {
     pub fn new(ingest: Ingest, sender: Arc<dyn Sender>, consents: Consents, rules: AddressRules) -> Self {
-        Self { ingest, sender, rules, consents, trials: Trials::default(), types: Mutex::new(()) }
+        let (destinations_max, trials) = (DESTINATIONS_PER_TENANT_MAX, Trials::default());
+        Self { ingest, sender, rules, consents, destinations_max, trials, types: Mutex::new(()) }
+    }
+
+    /// With so many destinations per tenant at most. Those that are there stay.
+    pub fn with_destinations_max(self, destinations_max: usize) -> Self {
+        Self { destinations_max, ..self }
     }
 
     /// A change by a person: within their reach, and noted. Keep the second part until the run loop has been told what follows.
@@ -82,7 +91,12 @@ impl Desk {
         destination: Destination,
     ) -> Result<Result<Arc<Destination>, Refusal>, EngineFault> {
         let id = destination.id;
-        let put = Write::PutDestination(Box::new(destination.clone()));
+        let put = Box::new(destination.clone());
+        let put = match self.ingest.catalog.destination(id) {
+            Some(_) => Write::PutDestination(put),
+            // The store counts: of two that are made at the same time, one may be the last.
+            None => Write::AddDestination { destination: put, of_tenant_max: self.destinations_max },
+        };
         if let (Written::Refused(refusal), _) = self.change(mandate, put).await? {
             return Ok(Err(refusal));
         }
@@ -282,7 +296,8 @@ impl Engine for Desk {
                 return Ok(Err(refusal));
             }
             let tenant = self.ingest.catalog.put_tenant(tenant);
-            self.ingest.run.tell(Input::Weighted { tenant_id: tenant.id, weight: tenant.weight }).await;
+            let weight = self.ingest.catalog.tenant(tenant.id).map_or(tenant.weight, |newest| newest.weight);
+            self.ingest.run.tell(Input::Weighted { tenant_id: tenant.id, weight }).await;
             Ok(Ok(tenant))
         })
     }

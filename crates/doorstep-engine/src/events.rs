@@ -29,7 +29,13 @@ struct Cache {
     /// Oldest first.
     order: VecDeque<u64>,
     bytes: usize,
+    /// Counts the erasures: what was read before one is not kept after it.
+    erasures: u64,
 }
+
+/// A time between two erasures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment(u64);
 
 /// What can be had of an event.
 #[derive(Clone, Debug)]
@@ -46,9 +52,17 @@ impl Events {
         Self { store, cache: Mutex::default() }
     }
 
-    /// Just accepted: most likely sent in a moment.
-    pub fn remember(&self, seq: u64, event: Arc<Event>) {
-        self.cache().put(seq, event);
+    /// For `remember`: taken before the event is written.
+    pub fn moment(&self) -> Moment {
+        Moment(self.cache().erasures)
+    }
+
+    /// Just accepted: most likely sent in a moment. Not kept if payloads were erased since: it may be one of those.
+    pub fn remember(&self, since: Moment, seq: u64, event: Arc<Event>) {
+        let mut cache = self.cache();
+        if Moment(cache.erasures) == since {
+            cache.put(seq, event);
+        }
     }
 
     /// A tenant's payloads were erased: none is kept here either.
@@ -58,11 +72,10 @@ impl Events {
 
     /// In the order asked for.
     pub async fn get(&self, seqs: Vec<u64>) -> Vec<Found> {
-        let mut found: Vec<Found> = {
+        let (mut found, since): (Vec<Found>, Moment) = {
             let cache = self.cache();
-            seqs.iter()
-                .map(|seq| cache.events.get(seq).map_or(Found::NotNow, |e| Found::Event(Arc::clone(e))))
-                .collect()
+            let known = |seq| cache.events.get(seq).map_or(Found::NotNow, |e| Found::Event(Arc::clone(e)));
+            (seqs.iter().map(known).collect(), Moment(cache.erasures))
         };
         let unknown = seqs.iter().zip(&found).filter(|(_, found)| matches!(found, Found::NotNow));
         let mut missing: Vec<u64> = unknown.map(|(seq, _)| *seq).collect();
@@ -84,6 +97,10 @@ impl Events {
             }
         }
         let mut cache = self.cache();
+        if Moment(cache.erasures) != since {
+            // What was read may have been erased meanwhile.
+            return found;
+        }
         for (seq, event) in read.into_iter().filter_map(|(seq, event)| Some((seq, event?))) {
             cache.put(seq, event);
         }
@@ -97,9 +114,10 @@ impl Events {
 
 impl Cache {
     fn forget(&mut self, tenant_id: TenantId) {
+        self.erasures += 1;
         self.events.retain(|_, event| event.tenant_id != tenant_id);
         self.order.retain(|seq| self.events.contains_key(seq));
-        self.bytes = self.events.values().map(|event| event.payload.len()).sum();
+        self.bytes = self.events.values().map(|event| bytes(event)).sum();
     }
 
     fn put(&mut self, seq: u64, event: Arc<Event>) {
@@ -124,8 +142,13 @@ fn bytes(event: &Event) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use doorstep_core::event::NewEvent;
     use doorstep_core::id::EventId;
+    use doorstep_core::store::Write;
     use doorstep_core::time::Timestamp;
+    use doorstep_store::memory::MemoryStore;
+    use doorstep_store::seal::{KEY_LEN, Keyring, MasterKey};
+    use doorstep_store::sqlite::{SqliteLimits, SqliteStore};
 
     use super::*;
 
@@ -146,6 +169,34 @@ mod tests {
         })
     }
 
+    /// Payloads are erased while a read of one is on its way.
+    #[tokio::test]
+    async fn what_was_read_before_an_erasure_is_not_kept_after_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let keys = Keyring::new(MasterKey::new(&[1; KEY_LEN]));
+        let store = SqliteStore::open(directory.path(), keys, &SqliteLimits::default()).unwrap();
+        let accept = NewEvent { event: Event::clone(&event(9)), deliveries: Vec::new() };
+        store.write(vec![Write::Accept(Box::new(accept))], Timestamp(0)).await.unwrap();
+        let events = Events::new(Arc::new(store));
+        let erased = async { events.forget(TenantId(1)) };
+        let (found, ()) = futures_util::future::join(events.get(vec![1]), erased).await;
+        assert!(matches!(found[..], [Found::Event(_)]), "{found:?}");
+        assert!(events.cache().events.is_empty());
+        events.get(vec![1]).await;
+        assert_eq!(events.cache().events.len(), 1, "what is read after it is kept");
+    }
+
+    #[test]
+    fn what_was_accepted_before_an_erasure_is_not_kept_after_it() {
+        let events = Events::new(Arc::new(MemoryStore::default()));
+        let since = events.moment();
+        events.forget(TenantId(1));
+        events.remember(since, 1, event(9));
+        assert!(events.cache().events.is_empty());
+        events.remember(events.moment(), 1, event(9));
+        assert_eq!(events.cache().events.len(), 1);
+    }
+
     #[test]
     fn memory_is_bounded_and_the_oldest_goes_first() {
         let mut cache = Cache::default();
@@ -158,7 +209,11 @@ mod tests {
         assert!(cache.bytes <= CACHED_BYTES_MAX);
         assert!(!cache.events.contains_key(&1) && cache.events.contains_key(&4));
         cache.forget(TenantId(2));
-        assert_eq!(cache.events.len(), 3, "another tenant's are left alone");
+        assert_eq!(
+            (cache.events.len(), cache.bytes),
+            (3, 3 * (third + EVENT_BYTES)),
+            "another tenant's are left alone"
+        );
         cache.forget(TenantId(1));
         assert_eq!((cache.events.len(), cache.order.len(), cache.bytes), (0, 0, 0));
         cache.put(4, event(third));

@@ -31,6 +31,7 @@ impl Ingest {
     pub async fn accept(&self, events: Vec<Event>) -> Result<Vec<Result<Accepted, Refusal>>, WriteFault> {
         let events: Vec<Arc<Event>> = events.into_iter().map(Arc::new).collect();
         let writes = events.iter().map(|event| Write::Accept(Box::new(self.route(event)))).collect();
+        let since = self.events.moment();
         let Receipt { written, untold } = self.writer.write(writes).await?;
         let mut deliveries = Vec::new();
         let mut answers = Vec::with_capacity(events.len());
@@ -38,7 +39,7 @@ impl Ingest {
             answers.push(match written {
                 Written::Accepted { deliveries: n, duplicate, available } => {
                     if let Some(first) = available.first() {
-                        self.events.remember(first.event_seq, event);
+                        self.events.remember(since, first.event_seq, event);
                     }
                     deliveries.extend(available);
                     Ok(Accepted { deliveries: n, duplicate })

@@ -138,6 +138,7 @@ fn bytes(write: &Write) -> usize {
         | Write::ErasePayloads { .. }
         | Write::PutTenant(_)
         | Write::PutDestination(_)
+        | Write::AddDestination { .. }
         | Write::RemoveDestination { .. }
         | Write::ByHand(_)
         | Write::PutApiKey(_)

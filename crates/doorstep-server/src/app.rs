@@ -14,6 +14,7 @@ use tokio::sync::{Semaphore, broadcast, watch};
 use crate::auth::KeyHash;
 use crate::auth::notes::Notes;
 use crate::auth::ring::{KeyRing, Sessions};
+use crate::auth::strangers::Strangers;
 use crate::rates::Rates;
 
 /// What the API keeps to. Every input has a bound (S8).
@@ -58,6 +59,7 @@ pub struct App {
     pub(crate) keys: KeyRing,
     pub(crate) sessions: Sessions,
     pub(crate) notes: Notes,
+    pub(crate) strangers: Strangers,
     pub(crate) limits: Limits,
     pub(crate) counts: Counts,
     pub(crate) rates: Rates,
@@ -85,7 +87,22 @@ impl App {
         let watchers = Arc::new(Semaphore::new(limits.watchers_max));
         let (counts, rates, ending) = (Counts::default(), Rates::default(), watch::Sender::new(false));
         let (keys, sessions, notes) = (KeyRing::default(), Sessions::default(), Notes::default());
-        Self { engine, store, news, admin_key, keys, sessions, notes, limits, counts, rates, watchers, ending }
+        let strangers = Strangers::default();
+        Self {
+            engine,
+            store,
+            news,
+            admin_key,
+            keys,
+            sessions,
+            notes,
+            strangers,
+            limits,
+            counts,
+            rates,
+            watchers,
+            ending,
+        }
     }
 
     /// Brings to mind who may come in. Until then, only the first administrator's key is known.

@@ -8,6 +8,7 @@ pub(crate) mod ring;
 pub(crate) mod rules;
 pub(crate) mod cookie;
 pub(crate) mod notes;
+pub(crate) mod strangers;
 #[cfg(test)]
 pub(crate) mod world;
 #[cfg(test)]
@@ -46,7 +47,10 @@ pub(crate) async fn require_leave(
     next: Next,
 ) -> Result<Response, Problem> {
     let (mut head, body) = request.into_parts();
-    let caller = recognise(&app, &head)?;
+    let caller = recognise(&app, &head).inspect_err(|problem| {
+        let from = head.extensions.get::<Peer>().map(|peer| peer.0.to_canonical());
+        app.strangers.refused(&head.headers, from, problem);
+    })?;
     let path = head.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
     if let Err(problem) = judge(rules::need(&head.method, path), &caller) {
         app.notes.denied(&caller, app.engine.now(), format!("{} {path}", head.method));

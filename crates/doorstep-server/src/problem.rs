@@ -183,8 +183,20 @@ impl Problem {
                 "not_dead",
                 "it is not dead: it was delivered, or is still being tried and needs no retry by hand",
             ),
+            Refusal::TooManyDestinations { max } => Self::conflict(
+                "too_many_destinations",
+                format!(
+                    "the tenant has {max} destinations, as many as it may: remove one that is not needed any more, or ask the operator \
+                     to raise `destinations_per_tenant_max`"
+                ),
+            ),
             Refusal::AlreadyEnded => Self::conflict("already_ended", "it has already been delivered or abandoned"),
         }
+    }
+
+    /// What happened and what to do.
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
     }
 
     pub(crate) fn status(&self) -> StatusCode {

@@ -6,7 +6,8 @@ use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
+use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, StatusCode};
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -28,6 +29,7 @@ pub(crate) fn parts(app: Arc<App>) -> (Router, OpenApi) {
     openapi::polish(&mut document);
     let router = router.merge(openapi::routes(&document));
     let router = router.fallback(no_route).method_not_allowed_fallback(no_method).with_state(app);
+    let router = router.layer(from_fn(kept_by_nobody));
     (router, document)
 }
 
@@ -70,6 +72,23 @@ async fn to_its_end(request: Request, next: Next) -> Response {
             "this is a fault of ours, and the operator finds it in the log; whether anything was changed is not known";
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Something is broken", detail).into_response()
     })
+}
+
+/// What `/v1` and `/portal` answer is for whoever asked: no cache on the way keeps it. And what an answer is, its type says, not its bytes.
+async fn kept_by_nobody(request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let is_private = ["/v1", "/portal"].iter().any(|part| path.strip_prefix(part).is_some_and(is_below));
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if is_private {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    response
+}
+
+fn is_below(rest: &str) -> bool {
+    rest.is_empty() || rest.starts_with('/')
 }
 
 async fn no_route() -> Problem {

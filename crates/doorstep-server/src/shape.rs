@@ -62,8 +62,8 @@ shapes! {
     KeyId = id("key_");
     /// A portal session's ID.
     SessionId = id("pss_");
-    /// An event's ID: the producer's own, or one that was made.
-    EventId = text("^[A-Za-z0-9_-]+$", 1, 128, "evt_01j9zq3k5v8w2x4y6z7a8b9c0d");
+    /// An event's ID: the producer's own, or one that was made. `batch` is the name of a route.
+    EventId = text("^(?!batch$)[A-Za-z0-9_-]+$", 1, 128, "evt_01j9zq3k5v8w2x4y6z7a8b9c0d");
     /// What kind of event it is: up to ten segments with dots between them.
     EventType = text(r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,9}$", 1, 128, "invoice.paid");
     /// An event type in which `*` may stand for a segment; as the last one, for all that follow.

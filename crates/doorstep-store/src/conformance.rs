@@ -83,6 +83,8 @@ macro_rules! store_conforms {
             tenants_and_destinations_come_in_the_order_of_their_ids,
             event_types_are_registered_changed_and_removed_by_name,
             a_change_is_refused_if_it_was_made_to_another_version,
+            a_tenant_changes_from_the_version_that_was_seen,
+            a_tenant_has_no_more_destinations_than_it_may,
             a_gate_is_kept_as_it_was,
             consent_is_kept_apart_from_what_people_change,
             a_destination_goes_with_all_that_is_queued_for_it,

@@ -113,12 +113,10 @@ impl Memory {
             Write::Revive { delivery_id, give_up_at } => self.revive(delivery_id, give_up_at, now),
             Write::Abandon { delivery_id, note } => self.abandon(delivery_id, note, now),
             Write::ErasePayloads { tenant_id } => self.erase_payloads(tenant_id),
-            Write::PutTenant(tenant) => {
-                self.tenants.insert(tenant.id, *tenant);
-                Written::Saved
-            }
+            Write::PutTenant(tenant) => self.put_tenant(*tenant),
             Write::PutDestination(destination) => self.put_destination(*destination),
             Write::Consented { destination_id, consent } => self.consented(destination_id, *consent),
+            Write::AddDestination { destination, of_tenant_max } => self.add_destination(*destination, of_tenant_max),
             Write::RemoveDestination { destination_id } => self.remove_destination(destination_id),
             Write::ByHand(by_hand) => self.by_hand(*by_hand, now),
             Write::PutApiKey(key) => self.access.put_key(*key),
@@ -316,6 +314,17 @@ impl Memory {
         Written::Saved
     }
 
+    fn put_tenant(&mut self, tenant: Tenant) -> Written {
+        match self.tenants.get(&tenant.id).map(|before| before.version) {
+            Some(before) if before.checked_add(1) != Some(tenant.version) => {
+                return Written::Refused(Refusal::VersionDiffers);
+            }
+            None if tenant.version > 1 => return Written::Refused(Refusal::NotFound),
+            Some(_) | None => drop(self.tenants.insert(tenant.id, tenant)),
+        }
+        Written::Saved
+    }
+
     fn consented(&mut self, destination_id: DestinationId, consent: Consent) -> Written {
         let Some((destination, _)) = self.destinations.get_mut(&destination_id) else {
             return Written::Refused(Refusal::NotFound);
@@ -335,6 +344,14 @@ impl Memory {
             None => drop(self.destinations.insert(destination.id, (destination, GateState::default()))),
         }
         Written::Saved
+    }
+
+    fn add_destination(&mut self, destination: Destination, of_tenant_max: usize) -> Written {
+        let of_tenant = self.destinations.values().filter(|(there, _)| there.tenant_id == destination.tenant_id);
+        if of_tenant.count() >= of_tenant_max && !self.destinations.contains_key(&destination.id) {
+            return Written::Refused(Refusal::TooManyDestinations { max: of_tenant_max });
+        }
+        self.put_destination(destination)
     }
 
     fn put_event_type(&mut self, registered: RegisteredType) -> Written {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use reqwest::header::{ETAG, HeaderValue, IF_MATCH};
 use reqwest::{Client as Http, Method, RequestBuilder, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -69,6 +70,31 @@ impl Client {
         query: &[(&str, String)],
         body: Option<&Value>,
     ) -> Result<String, Failure> {
+        text(self.answer(self.asking(method, path, query, body)).await?).await
+    }
+
+    /// One thing, and the version that it is seen in.
+    pub(crate) async fn look(&self, path: &[&str]) -> Result<(Value, Option<HeaderValue>), Failure> {
+        let answer = self.answer(self.asking(Method::GET, path, &[], None)).await?;
+        let version = answer.headers().get(ETAG).cloned();
+        Ok((read(answer).await?, version))
+    }
+
+    /// Changes a thing, if it is still in the version in which it was seen.
+    pub(crate) async fn change(
+        &self,
+        path: &[&str],
+        body: &Value,
+        seen: Option<HeaderValue>,
+    ) -> Result<String, Failure> {
+        let mut request = self.asking(Method::PATCH, path, &[], Some(body));
+        if let Some(version) = seen {
+            request = request.header(IF_MATCH, version);
+        }
+        text(self.answer(request).await?).await
+    }
+
+    fn asking(&self, method: Method, path: &[&str], query: &[(&str, String)], body: Option<&Value>) -> RequestBuilder {
         let mut url = self.base.clone();
         url.set_fragment(None);
         url.set_query(None);
@@ -78,12 +104,11 @@ impl Client {
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
-        let mut request = self.http.request(method, url).bearer_auth(&self.key).timeout(ANSWER_WITHIN);
-        if let Some(body) = body {
-            request = request.json(body);
+        let request = self.http.request(method, url).bearer_auth(&self.key).timeout(ANSWER_WITHIN);
+        match body {
+            Some(body) => request.json(body),
+            None => request,
         }
-        let answer = self.answer(request).await?;
-        Ok(answer.text().await.context("the answer broke off")?)
     }
 
     /// Where people's browsers find what the server names by its path.
@@ -108,6 +133,10 @@ impl Client {
         })?;
         if answer.status().is_success() { Ok(answer) } else { Err(refused(answer).await) }
     }
+}
+
+async fn text(answer: Response) -> Result<String, Failure> {
+    Ok(answer.text().await.context("the answer broke off")?)
 }
 
 async fn read<T: DeserializeOwned>(answer: Response) -> Result<T, Failure> {

@@ -6,6 +6,7 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
+use doorstep_engine::clock::Clock;
 use doorstep_store::seal::{KeyId, Keyring, MasterKey};
 use doorstep_store::sqlite::{DataDir, OpenError, ROTATE_AT_ONCE};
 
@@ -110,7 +111,7 @@ fn change(directory: &DataDir, old: &KeyBytes, new: &KeyBytes) -> Result<(KeyId,
     let (before, now) = (old.id(), new.id());
     let keys = Keyring::new(new).and_opens(old);
     let mut n_seen = 0;
-    let rotated = directory.rotate(&keys, ROTATE_AT_ONCE, |n| {
+    let rotated = directory.rotate(&keys, ROTATE_AT_ONCE, Clock::start().now(), |n| {
         n_seen += n;
         output::note(&format!("{n_seen} records are sealed with {now}\n"));
         ControlFlow::Continue(())
@@ -135,6 +136,7 @@ fn told(fault: OpenError) -> Failure {
 mod tests {
     use std::path::Path;
 
+    use doorstep_core::time::Timestamp;
     use doorstep_store::sqlite::SqliteLimits;
 
     use super::*;
@@ -183,7 +185,7 @@ mod tests {
             let old = files.read_current().unwrap().unwrap();
             let both = Keyring::new(MasterKey::new(&new)).and_opens(MasterKey::new(&old));
             if all_went_over {
-                taken.rotate(&both, 1, |_| ControlFlow::Continue(())).unwrap();
+                taken.rotate(&both, 1, Timestamp(0), |_| ControlFlow::Continue(())).unwrap();
                 drop(taken);
             } else {
                 taken.open(both, &SqliteLimits::default()).unwrap();

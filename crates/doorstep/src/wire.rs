@@ -93,7 +93,8 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAd
         Office { catalog: Arc::clone(&ingest.catalog), writer: ingest.writer.clone(), run: run.clone(), clock };
     let dice = chance::dice().context(no_chance)?;
     let consents = Consents::start(office, Arc::clone(&sender), Box::new(dice));
-    let desk = Arc::new(Desk::new(ingest, sender, consents, rules));
+    let desk = Desk::new(ingest, sender, consents, rules);
+    let desk = Arc::new(desk.with_destinations_max(config.destinations_per_tenant_max));
     let limits = Limits {
         payload_max: config.payload_max_bytes,
         ingest_rate: config.ingest_per_second.map(|n| IngestRate { per_second: n, burst: n }),

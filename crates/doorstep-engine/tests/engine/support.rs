@@ -128,8 +128,11 @@ impl Engine {
             weight: 1,
             ingest_rate: None,
             created_at: Timestamp(0),
+            version: 1,
         };
-        self.desk.put_tenant(mandate(), tenant).await.unwrap().unwrap();
+        if self.desk.tenant(Reach::All, TENANT).is_none() {
+            self.desk.put_tenant(mandate(), tenant).await.unwrap().unwrap();
+        }
         let id = destination.id;
         self.desk.put_destination(mandate(), destination).await.unwrap().unwrap();
         id

@@ -28,7 +28,8 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AuditView {
     at: When,
-    /// `{"kind": "key", "id": …, "name": …}`, `{"kind": "portal", "id": …}` or `{"kind": "bootstrap"}`.
+    /// `{"kind": "key", "id": …, "name": …}`, `{"kind": "portal", "id": …}`, `{"kind": "bootstrap"}` or, for a
+    /// command on the machine itself, `{"kind": "console"}`.
     #[schema(value_type = Object)]
     actor: Actor,
     /// The address that the request came from.
@@ -66,7 +67,7 @@ pub(crate) struct AuditPage {
 pub(crate) struct AuditList {
     #[param(value_type = shape::TenantId, required = false)]
     tenant_id: Option<TenantId>,
-    /// A key's or a portal session's ID, or `bootstrap`.
+    /// A key's or a portal session's ID, `bootstrap` or `console`.
     #[param(value_type = String, required = false, example = "bootstrap")]
     actor: Option<String>,
     #[param(value_type = shape::ActionName, required = false)]

@@ -1,5 +1,6 @@
 //! Events: taking them in (I1, I2, I5, I7), and looking at them.
 
+mod items;
 mod new;
 
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use crate::problem::Problem;
 use crate::rates::Standing;
 use crate::shape;
 use crate::when::When;
+use items::Items;
 use new::cloud::{self, Form};
 use new::{EventBody, NewEvent, idempotency_key};
 pub(crate) use new::{SCHEMA_VERSION_CHARS_MAX, TTL_MAX, TTL_MIN};
@@ -65,7 +67,7 @@ pub(crate) struct NewBatch<'a> {
     #[serde(borrow)]
     /// Each is judged by itself: what is no event (see `NewEvent`) has a problem as its result.
     #[schema(value_type = Vec<Value>, min_items = 1, max_items = 1000)]
-    events: Vec<&'a RawValue>,
+    events: Items<'a>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -240,15 +242,16 @@ async fn accept_batch(State(app): State<Arc<App>>, caller: Caller, request: Requ
         Form::Structured => (NewBatch { events: body::parse(&bytes)? }, ""),
         Form::Own | Form::Binary => (body::parse::<Object<_>>(&bytes)?.0, "/events"),
     };
-    let n = batch.events.len();
-    if !(1..=BATCH_MAX).contains(&n) {
-        return Err(Problem::invalid_at(prefix, format!("a batch has 1 to {BATCH_MAX} events, but this has {n}")));
+    let Items(items) = batch.events;
+    let n = items.len();
+    if n == 0 {
+        return Err(Problem::invalid_at(prefix, format!("a batch has 1 to {BATCH_MAX} events, but this has none")));
     }
     let trace = trace(&head.headers);
     let mut results = Vec::with_capacity(n);
     let mut events = Vec::with_capacity(n);
     let mut standing = None;
-    for (at, raw) in batch.events.into_iter().enumerate() {
+    for (at, raw) in items.into_iter().enumerate() {
         // A copy each: one event that waits long must not keep the whole batch in memory.
         let copied = |payload: &[u8]| bytes::Bytes::copy_from_slice(payload);
         let key = key.as_ref().map(|key| key.of_item(at));

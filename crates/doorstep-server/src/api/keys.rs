@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use doorstep_core::api_key::{ApiKey, KeyText, SECRET_LEN, Scope};
-use doorstep_core::audit::Action;
+use doorstep_core::audit::{Action, Actor};
 use doorstep_core::id::{KeyId, TenantId};
 use doorstep_core::store::{ByHand, Refusal, Write, Written};
 use http::StatusCode;
@@ -180,6 +180,25 @@ fn told(key: &ApiKey) -> Value {
     json!({ "name": key.name, "scopes": key.scopes, "source_cidrs": cidrs, "expires_at": key.expires_at.map(When) })
 }
 
+/// Nobody makes a key that is good where, or when, their own is not.
+fn beyond(app: &App, caller: &Caller, ranges: &[ipnet::IpNet], expires_at: Option<When>) -> Vec<FieldFault> {
+    let Actor::Key { id, .. } = &caller.actor else { return Vec::new() };
+    let Some(held) = app.keys.get(*id) else { return Vec::new() };
+    let (own, mut faults) = (&held.key, Vec::new());
+    if !own.bounds_source(ranges) {
+        let own: Vec<String> = own.source_cidrs.iter().map(ToString::to_string).collect();
+        let detail = format!("goes beyond where your own key may be used from: name ranges within {}", own.join(", "));
+        faults.push(FieldFault::new("/source_cidrs", detail));
+    }
+    if !own.bounds_end(expires_at.map(|at| at.0))
+        && let Some(end) = own.expires_at
+    {
+        let detail = format!("goes beyond the end of your own key: name a time up to {}", When(end));
+        faults.push(FieldFault::new("/expires_at", detail));
+    }
+    faults
+}
+
 impl NewKey {
     fn read(self, app: &App, caller: &Caller) -> Result<(KeyText, ApiKey), Problem> {
         let mut faults = Vec::new();
@@ -212,6 +231,7 @@ impl NewKey {
         if self.expires_at.is_some_and(|at| at.0 <= now) {
             faults.push(FieldFault::new("/expires_at", "lies in the past"));
         }
+        faults.extend(beyond(app, caller, &source_cidrs, self.expires_at));
         if !faults.is_empty() {
             return Err(Problem::invalid(faults));
         }

@@ -8,7 +8,7 @@ use doorstep_core::id::{DestinationId, EventId};
 use doorstep_core::output::link::{LinkFault, PayloadLink};
 use doorstep_core::reach::Reach;
 use doorstep_core::time::Timestamp;
-use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -64,9 +64,7 @@ async fn fetch(
     let headers = [
         (CONTENT_TYPE, content_type),
         (CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),
-        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox")),
-        (CACHE_CONTROL, HeaderValue::from_static("private, no-store")),
     ];
     Ok((headers, event.payload.clone()).into_response())
 }

@@ -15,7 +15,7 @@ use doorstep_core::portal::{PortalKey, PortalSession, SECRET_LEN, secret_text, s
 use doorstep_core::reach::Reach;
 use doorstep_core::store::{ByHand, Write};
 use doorstep_core::time::Millis;
-use http::header::{CACHE_CONTROL, SET_COOKIE};
+use http::header::SET_COOKIE;
 use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -128,7 +128,7 @@ async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<New
     saved??;
     let url = format!("/portal/#code={code}");
     let body = NewSessionView { id, url, code, expires_at: When(expires_at) };
-    Ok((StatusCode::CREATED, [(CACHE_CONTROL, "no-store")], axum::Json(body)).into_response())
+    Ok((StatusCode::CREATED, axum::Json(body)).into_response())
 }
 
 /// End all portal sessions of a tenant, at once
@@ -183,7 +183,7 @@ async fn enter(
     let lasts = expires_at.since(now).0 / 1_000;
     let cookie = cookie::set(&token, lasts, cookie::is_secure(&headers));
     let body = SessionView { id, tenant_id, expires_at: When(expires_at) };
-    Ok(([(SET_COOKIE, cookie), (CACHE_CONTROL, "no-store".to_owned())], axum::Json(body)).into_response())
+    Ok(([(SET_COOKIE, cookie)], axum::Json(body)).into_response())
 }
 
 /// The portal session that this is
@@ -211,7 +211,7 @@ async fn leave(State(app): State<Arc<App>>, caller: Caller, headers: HeaderMap) 
 fn own(app: &App, caller: &Caller) -> Result<PortalSession, Problem> {
     let id = match &caller.actor {
         Actor::Portal { id } => Some(*id),
-        Actor::Bootstrap | Actor::Key { .. } => None,
+        Actor::Bootstrap | Actor::Console | Actor::Key { .. } => None,
     };
     id.and_then(|id| app.sessions.get(id)).ok_or_else(|| Problem::not_found("this portal session is over"))
 }

@@ -8,10 +8,10 @@ use doorstep_core::audit::Action;
 use doorstep_core::destination::Tenant;
 use doorstep_core::id::TenantId;
 use doorstep_core::ingest_rate::IngestRate;
-use http::StatusCode;
 use http::header::LOCATION;
+use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -20,6 +20,7 @@ use crate::app::App;
 use crate::ask::{Id, Query};
 use crate::auth::caller::Caller;
 use crate::body::Json;
+use crate::etag::{check_match, etag};
 use crate::field::Field;
 use crate::object;
 use crate::page;
@@ -121,7 +122,7 @@ pub(crate) struct TenantList {
 
 impl TenantView {
     fn of(tenant: &Tenant) -> Self {
-        let Tenant { id, name, contact_email, weight, ingest_rate, created_at } = tenant.clone();
+        let Tenant { id, name, contact_email, weight, ingest_rate, created_at, version: _ } = tenant.clone();
         let ingest_rate = ingest_rate.map(|rate| RateBody { per_second: rate.per_second, burst: Some(rate.burst) });
         Self { id, name, contact_email, weight, ingest_rate, created_at: When(created_at) }
     }
@@ -141,13 +142,14 @@ async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<New
             Field::Given(rate) => Some(rate.read()),
         },
         created_at: app.engine.now(),
+        version: 1,
     };
     check(&tenant)?;
     let mandate =
         caller.mandate(&app, Action::TenantCreate, Some(tenant.id), tenant.id, (&Value::Null, &told(&tenant)));
     let tenant = app.engine.put_tenant(mandate, tenant).await??;
     let at = [(LOCATION, format!("/v1/tenants/{}", tenant.id))];
-    Ok((StatusCode::CREATED, at, axum::Json(TenantView::of(&tenant))).into_response())
+    Ok((StatusCode::CREATED, at, shown(&tenant)).into_response())
 }
 
 /// Tenants, oldest first
@@ -168,25 +170,25 @@ async fn list(
 /// One tenant
 #[utoipa::path(get, path = "/v1/tenants/{id}", tag = "tenants", params(("id" = shape::TenantId, Path)),
     responses((status = 200, body = TenantView), (status = "4XX", body = Problem)))]
-async fn get(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    Id(id): Id<TenantId>,
-) -> Result<axum::Json<TenantView>, Problem> {
-    Ok(axum::Json(TenantView::of(&*known(&app, &caller, id)?)))
+async fn get(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<TenantId>) -> Result<Response, Problem> {
+    Ok(shown(&*known(&app, &caller, id)?))
 }
 
 /// Change a tenant
-#[utoipa::path(patch, path = "/v1/tenants/{id}", tag = "tenants", params(("id" = shape::TenantId, Path)), request_body = TenantChange,
+#[utoipa::path(patch, path = "/v1/tenants/{id}", tag = "tenants",
+    params(("id" = shape::TenantId, Path), ("if-match" = Option<shape::IfMatch>, Header)), request_body = TenantChange,
     responses((status = 200, body = TenantView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn change(
     State(app): State<Arc<App>>,
     caller: Caller,
     Id(id): Id<TenantId>,
+    headers: HeaderMap,
     Json(change): Json<TenantChange>,
-) -> Result<axum::Json<TenantView>, Problem> {
+) -> Result<Response, Problem> {
     let before = known(&app, &caller, id)?;
+    check_match(&headers, before.version)?;
     let mut tenant = Tenant::clone(&before);
+    tenant.version += 1;
     tenant.name = change.name.unwrap_or(tenant.name);
     tenant.weight = change.weight.unwrap_or(tenant.weight);
     match change.contact_email {
@@ -202,8 +204,7 @@ async fn change(
     check(&tenant)?;
     let changes = (&told(&before), &told(&tenant));
     let mandate = caller.mandate(&app, Action::TenantUpdate, Some(id), id, changes);
-    let tenant = app.engine.put_tenant(mandate, tenant).await??;
-    Ok(axum::Json(TenantView::of(&tenant)))
+    Ok(shown(&*app.engine.put_tenant(mandate, tenant).await??))
 }
 
 /// Erase the payloads of all its events so far
@@ -229,9 +230,17 @@ async fn erase_payloads(
     }
 }
 
-/// What the audit log tells of it.
+/// What the audit log tells of it: all that is shown, but for what never changes.
 fn told(tenant: &Tenant) -> Value {
-    json!({ "name": tenant.name, "contact_email": tenant.contact_email, "weight": tenant.weight })
+    let mut told = serde_json::to_value(TenantView::of(tenant)).unwrap_or_default();
+    if let Some(fields) = told.as_object_mut() {
+        fields.retain(|name, _| !matches!(name.as_str(), "id" | "created_at"));
+    }
+    told
+}
+
+fn shown(tenant: &Tenant) -> Response {
+    (etag(tenant.version), axum::Json(TenantView::of(tenant))).into_response()
 }
 
 pub(crate) fn known(app: &App, caller: &Caller, id: TenantId) -> Result<Arc<Tenant>, Problem> {

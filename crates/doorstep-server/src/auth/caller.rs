@@ -65,6 +65,7 @@ impl Caller {
         let now = app.engine.now();
         match &self.actor {
             Actor::Bootstrap => true,
+            Actor::Console => false,
             Actor::Key { id, .. } => app.keys.get(*id).is_some_and(|held| !held.key.is_over(now)),
             Actor::Portal { id } => app.sessions.is_open(*id, now),
         }

@@ -8,10 +8,21 @@ const SECURE_NAME: &str = "__Host-doorstep_portal";
 /// … and without it, this one.
 const PLAIN_NAME: &str = "doorstep_portal";
 
+/// The secure one counts where it is there: the other one could have been planted by whoever has a name beside ours. Of two with the
+/// same name, nobody can say which one is ours.
 pub(crate) fn read(headers: &HeaderMap) -> Option<&str> {
+    let secure = named(headers, SECURE_NAME);
+    let found = if secure.is_empty() { named(headers, PLAIN_NAME) } else { secure };
+    match found.as_slice() {
+        [only] => Some(only),
+        _ => None,
+    }
+}
+
+fn named<'a>(headers: &'a HeaderMap, wanted: &str) -> Vec<&'a str> {
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(name, _)| [SECURE_NAME, PLAIN_NAME].contains(name)).map(|(_, value)| value)
+    let pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.filter(|(name, _)| *name == wanted).map(|(_, value)| value).collect()
 }
 
 /// Scripts do not see it, and other sites do not get it sent along.
@@ -66,6 +77,32 @@ mod tests {
             let headers = headers(&given);
             assert_eq!((is_from_our_pages(&headers), is_from_elsewhere(&headers)), (ours, elsewhere), "{given:?}");
         }
+    }
+
+    #[test]
+    fn a_cookie_that_was_planted_counts_for_nothing() {
+        let (ours, planted) = ("__Host-doorstep_portal=ours", "doorstep_portal=planted");
+        for lines in [
+            vec![format!("{planted}; {ours}")],
+            vec![format!("{ours}; {planted}")],
+            vec![planted.to_owned(), ours.to_owned()],
+        ] {
+            let mut all = HeaderMap::new();
+            for line in &lines {
+                all.append(COOKIE, line.parse().unwrap());
+            }
+            assert_eq!(read(&all), Some("ours"), "{lines:?}");
+        }
+        for name in [SECURE_NAME, PLAIN_NAME] {
+            assert_eq!(read(&headers(&[("cookie", &format!("{name}=a; {name}=b"))])), None);
+            let mut two = HeaderMap::new();
+            for value in ["a", "b"] {
+                two.append(COOKIE, format!("{name}={value}").parse().unwrap());
+            }
+            assert_eq!(read(&two), None, "also in two headers");
+        }
+        let doubled = format!("{SECURE_NAME}=a; {SECURE_NAME}=b; {planted}");
+        assert_eq!(read(&headers(&[("cookie", &doubled)])), None, "the plain one does not stand in");
     }
 
     #[test]

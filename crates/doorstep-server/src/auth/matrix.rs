@@ -171,7 +171,10 @@ fn request(method: &str, path: &str, of: &Things) -> (String, Value) {
         ("POST", "/v1/destinations") => json!({ "tenant_id": tenant_id, "url": "https://example.com/new" }),
         ("POST", "/v1/events") => event,
         ("POST", "/v1/events/batch") => json!({ "events": [event] }),
-        ("POST", "/v1/keys") => json!({ "name": "new", "scopes": ["read"], "tenant_id": tenant_id }),
+        ("POST", "/v1/keys") => {
+            // Whoever is limited to ranges makes keys within them alone.
+            json!({ "name": "new", "scopes": ["read"], "tenant_id": tenant_id, "source_cidrs": ["192.0.2.0/24"] })
+        }
         ("POST", "/v1/portal-sessions") => json!({ "tenant_id": tenant_id }),
         ("POST", "/v1/event-types") => json!({ "name": "another.type" }),
         ("PATCH", "/v1/event-types/{name}") => json!({ "description": "changed" }),
@@ -223,6 +226,32 @@ fn everybody_gets_what_is_theirs_and_nothing_else() {
                 runtime.block_on(asks(method, path, who, foreign));
             }
         }
+    }
+}
+
+/// By nobody and by somebody who may: the headers are on what is refused too.
+#[test]
+fn no_answer_is_kept_on_its_way_or_taken_for_something_else() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut routes = documented();
+    routes.extend(
+        [("GET", "/v1"), ("GET", "/v1/nothing"), ("PUT", "/v1/tenants"), ("GET", "/openapi.json"), ("GET", "/docs")]
+            .map(|(m, p)| (m.to_owned(), p.to_owned())),
+    );
+    for (method, path) in &routes {
+        runtime.block_on(async {
+            let world = World::new().await;
+            let (asked, body) = request(method, path, &world.own);
+            for key in ["nonsense", ADMIN] {
+                let headers = [("authorization", &*format!("Bearer {key}"))];
+                let answer = world.answer(method, &asked, &headers, body.clone()).await;
+                let told = format!("{method} {asked}: {} {:?}", answer.status(), answer.headers());
+                assert_eq!(answer.headers().get("x-content-type-options").unwrap(), "nosniff", "{told}");
+                let kept = answer.headers().get("cache-control").map(|kept| kept.to_str().unwrap());
+                let is_private = path.starts_with("/v1") || path.starts_with("/portal");
+                assert_eq!(kept == Some("no-store"), is_private, "{told}");
+            }
+        });
     }
 }
 

@@ -76,6 +76,34 @@ async fn a_tenants_administrator_makes_keys_for_that_tenant_alone() {
 }
 
 #[tokio::test]
+async fn a_limited_administrator_makes_no_key_that_is_less_limited() {
+    let mut world = World::new().await;
+    let (soon, later) = (world.later(3_600_000), world.later(7_200_000));
+    let limited = world.key(&[Scope::Admin], None, |key| {
+        key.source_cidrs = vec!["192.0.2.0/24".parse().unwrap()];
+        key.expires_at = Some(soon);
+    });
+    let (limited, free) = (With::Bearer(limited.await), With::Bearer(world.key(&[Scope::Admin], None, |_| {}).await));
+    let both = ["/source_cidrs", "/expires_at"];
+    for (with, cidrs, end, faults) in [
+        (&limited, vec!["192.0.2.128/25"], Some(soon), &[][..]),
+        (&limited, vec![], Some(soon), &both[..1]),
+        (&limited, vec!["192.0.2.0/24", "198.51.100.0/24"], Some(soon), &both[..1]),
+        (&limited, vec!["192.0.2.0/24"], None, &both[1..]),
+        (&limited, vec!["192.0.2.0/24"], Some(later), &both[1..]),
+        (&limited, vec![], None, &both[..]),
+        (&free, vec![], None, &[][..]),
+    ] {
+        let end = end.map(crate::when::When);
+        let body = json!({ "name": "k", "scopes": ["admin"], "source_cidrs": cidrs, "expires_at": end });
+        let (status, answer) = world.ask_with(with, "POST", "/v1/keys", body.clone()).await;
+        assert_eq!(status.is_success(), faults.is_empty(), "{body}: {answer}");
+        let told = answer["errors"].as_array().into_iter().flatten().map(|fault| fault["pointer"].as_str().unwrap());
+        assert_eq!(told.collect::<Vec<_>>(), faults, "{body}: {answer}");
+    }
+}
+
+#[tokio::test]
 async fn every_change_is_noted_with_who_from_where_and_what() {
     let world = World::new().await;
     let (key_id, key) = make_key(&world, json!({ "name": "ops", "scopes": ["operate"] })).await;
@@ -104,6 +132,40 @@ async fn every_change_is_noted_with_who_from_where_and_what() {
 }
 
 #[tokio::test]
+async fn every_field_of_a_tenant_that_changes_is_noted() {
+    let world = World::new().await;
+    let path = format!("/v1/tenants/{}", world.own.tenant);
+    let rate = json!({ "per_second": 5, "burst": 9 });
+    let body = json!({ "name": "new", "contact_email": "a@b.example", "weight": 7, "ingest_rate": rate });
+    let (status, changed) = world.ask("PATCH", &path, body.clone()).await;
+    assert_eq!(status, StatusCode::OK, "{changed}");
+    let noted = &audited(&world, "?action=tenant.update").await[0]["changes"];
+    let after: serde_json::Map<String, Value> =
+        noted.as_object().unwrap().iter().map(|(field, change)| (field.clone(), change["after"].clone())).collect();
+    assert_eq!(Value::from(after), body);
+}
+
+#[tokio::test]
+async fn a_tenant_is_changed_as_it_was_seen_or_not_at_all() {
+    let world = World::new().await;
+    let path = format!("/v1/tenants/{}", world.own.tenant);
+    let seen = async || {
+        let answer = world.answer("GET", &path, &[], Value::Null).await;
+        answer.headers()["etag"].to_str().unwrap().to_owned()
+    };
+    let change = async |tag: &str, name: &str| {
+        let answer = world.answer("PATCH", &path, &[("if-match", tag)], json!({ "name": name })).await;
+        (answer.status(), answer.headers().get("etag").map(|tag| tag.to_str().unwrap().to_owned()))
+    };
+    let first = seen().await;
+    let (status, second) = change(&first, "one").await;
+    assert_eq!((status, second), (StatusCode::OK, Some(seen().await)));
+    assert_eq!(change(&first, "two").await.0, StatusCode::PRECONDITION_FAILED);
+    assert_eq!(change("*", "three").await.0, StatusCode::OK);
+    assert_eq!(world.ask("GET", &path, Value::Null).await.1["name"], "three");
+}
+
+#[tokio::test]
 async fn no_secret_of_ours_is_in_the_audit_log() {
     let world = World::new().await;
     let path = format!("/v1/destinations/{}/secrets/rotate", world.own.destination);
@@ -121,13 +183,13 @@ async fn no_secret_of_ours_is_in_the_audit_log() {
 async fn a_refused_request_is_noted_and_a_flood_of_them_is_not() {
     let mut world = World::new().await;
     let with = With::Bearer(world.key(&[Scope::Read], None, |_| {}).await);
-    for _ in 0..150 {
+    for _ in 0..50 {
         let (status, _) = world.ask_with(&with, "POST", "/v1/tenants", json!({ "name": "x" })).await;
         assert_eq!(status, StatusCode::FORBIDDEN);
     }
     world.app.write_notes().await;
     let noted = audited(&world, "?action=request.denied&limit=200").await;
-    assert_eq!((noted.len(), &noted[0]["outcome"]), (100, &json!("denied")));
+    assert_eq!((noted.len(), &noted[0]["outcome"]), (20, &json!("denied")));
     assert_eq!(noted[0]["resource"]["id"], "POST /v1/tenants");
 }
 

@@ -1,6 +1,7 @@
 //! The promises, one by one.
 
 mod access;
+mod catalog;
 mod ends;
 mod lists;
 
@@ -28,6 +29,7 @@ use super::samples::{
 use super::{Subject, ask, write};
 
 pub use access::*;
+pub use catalog::*;
 pub use ends::*;
 pub use lists::*;
 
@@ -181,25 +183,6 @@ pub fn a_delivery_keeps_its_history(subject: &mut dyn Subject) {
     assert_eq!(ended.summary.ended_at, Some(NOW + Millis(9)));
     let expected = [attempt(1, Answer::Status(503), NOW), attempt(2, Answer::Fault(Fault::AnswerTimedOut), NOW)];
     assert_eq!(ended.attempts, expected);
-}
-
-pub fn tenants_and_destinations_come_in_the_order_of_their_ids(subject: &mut dyn Subject) {
-    let names = [5, u128::MAX, 1 << 100, 0];
-    for n in names {
-        write(subject, vec![Write::PutTenant(Box::new(tenant(TenantId(n)))), put(DestinationId(n))], NOW);
-    }
-    let tenants = |after, limit| ask(subject.store().tenants(after, limit));
-    let of = |found: Vec<doorstep_core::destination::Tenant>| found.iter().map(|t| t.id.0).collect::<Vec<_>>();
-    assert_eq!(of(tenants(None, 3)), [0, 5, 1 << 100]);
-    assert_eq!(of(tenants(Some(TenantId(1 << 100)), 3)), [u128::MAX]);
-    assert_eq!(tenants(None, 2)[1], tenant(TenantId(5)));
-    let mut renamed = tenant(TenantId(5));
-    renamed.name = "Another".to_owned();
-    one(subject, Write::PutTenant(Box::new(renamed.clone())));
-    assert_eq!(tenants(Some(TenantId(0)), 1), [renamed]);
-    let found = ask(subject.store().destinations(Some(DestinationId(0)), 2));
-    assert_eq!(found.iter().map(|stored| stored.destination.id.0).collect::<Vec<_>>(), [5, 1 << 100]);
-    assert_eq!(found[0].destination, destination(DestinationId(5), 1));
 }
 
 pub fn event_types_are_registered_changed_and_removed_by_name(subject: &mut dyn Subject) {

@@ -70,8 +70,9 @@ enum Change {
     Abandon { nth: usize },
     SaveGate { to: u8 },
     Consented { to: u8, n: u32 },
-    PutTenant { name: u8 },
+    PutTenant { name: u8, version: u64 },
     Put { to: u8, version: u64 },
+    Add { to: u8, version: u64, max: usize },
     Remove { to: u8 },
     PutKey { n: u8, expires: Option<u64> },
     RevokeKey { n: u8 },
@@ -123,8 +124,9 @@ fn plain_change() -> impl Strategy<Value = Change> {
         2 => any::<usize>().prop_map(|nth| Change::Abandon { nth }),
         1 => (0u8..4).prop_map(|to| Change::SaveGate { to }),
         1 => (0u8..4, 0u32..3).prop_map(|(to, n)| Change::Consented { to, n }),
-        1 => (0u8..3).prop_map(|name| Change::PutTenant { name }),
+        2 => (0u8..3, 0u64..4).prop_map(|(name, version)| Change::PutTenant { name, version }),
         4 => (0u8..4, 1u64..4).prop_map(|(to, version)| Change::Put { to, version }),
+        2 => (0u8..6, 1u64..3, 0usize..4).prop_map(|(to, version, max)| Change::Add { to, version, max }),
         1 => (0u8..4).prop_map(|to| Change::Remove { to }),
         1 => (0u8..2, 1u64..3).prop_map(|(name, version)| Change::PutType { name, version }),
         1 => (0u8..2).prop_map(|name| Change::RemoveType { name }),
@@ -222,10 +224,15 @@ impl Pair {
             Change::Consented { to, n } => {
                 Write::Consented { destination_id: to_id(to), consent: Box::new(a_consent(n)) }
             }
-            Change::PutTenant { name } => Write::PutTenant(Box::new(tenant(TenantId(name.into())))),
+            Change::PutTenant { name, version } => Write::PutTenant(Box::new(tenant(TenantId(name.into()), version))),
             Change::Put { to, version } => {
                 let tenant_id = TenantId(u128::from(to % 2));
                 Write::PutDestination(Box::new(Destination { tenant_id, ..destination(to_id(to), version) }))
+            }
+            Change::Add { to, version, max } => {
+                let tenant_id = TenantId(u128::from(to % 2));
+                let destination = Box::new(Destination { tenant_id, ..destination(to_id(to), version) });
+                Write::AddDestination { destination, of_tenant_max: max }
             }
             Change::PutType { name, version } => {
                 Write::PutEventType(Box::new(registered(["a.b", "a.c"][usize::from(name)], version)))

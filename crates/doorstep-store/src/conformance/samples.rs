@@ -31,7 +31,7 @@ pub const NOW: Timestamp = Timestamp(1_700_000_000_000);
 pub const TENANT: TenantId = TenantId(7);
 pub const DST: DestinationId = DestinationId(1);
 
-pub fn tenant(id: TenantId) -> Tenant {
+pub fn tenant(id: TenantId, version: u64) -> Tenant {
     Tenant {
         id,
         name: format!("Tenant {}", id.0),
@@ -39,6 +39,7 @@ pub fn tenant(id: TenantId) -> Tenant {
         weight: 3,
         ingest_rate: Some(IngestRate { per_second: 5, burst: 9 }),
         created_at: NOW,
+        version,
     }
 }
 

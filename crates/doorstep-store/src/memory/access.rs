@@ -40,7 +40,7 @@ impl Memory {
             Write::Revive { delivery_id, .. } | Write::Abandon { delivery_id, .. } => covers(self.owner(*delivery_id)),
             Write::PutTenant(tenant) => reach.covers(tenant.id),
             Write::ErasePayloads { tenant_id } => reach.covers(*tenant_id),
-            Write::PutDestination(destination) => {
+            Write::PutDestination(destination) | Write::AddDestination { destination, .. } => {
                 reach.covers(destination.tenant_id) && covers(self.tenant_of(destination.id))
             }
             Write::RemoveDestination { destination_id } => covers(self.tenant_of(*destination_id)),

@@ -16,17 +16,7 @@ pub(super) const OLD_ENTRIES: &str = "select n, at from audit order by n limit ?
 
 impl Batch<'_> {
     pub(super) fn note(&self, entry: &AuditEntry) -> Result<Written, Fault> {
-        self.execute(
-            "insert into audit (at, tenant_id, actor, action, resource, entry) values (?1, ?2, ?3, ?4, ?5, ?6)",
-            params![
-                entry.at.0,
-                entry.tenant_id.map(|id| id.0.to_be_bytes()),
-                entry.actor.name(),
-                entry.action.name(),
-                entry.resource,
-                row::json("an audit entry", entry)?,
-            ],
-        )?;
+        note(self.sql, entry)?;
         Ok(Written::Saved)
     }
 
@@ -49,6 +39,19 @@ impl Batch<'_> {
     }
 }
 
+pub(super) fn note(sql: &Connection, entry: &AuditEntry) -> Result<(), Fault> {
+    let insert = "insert into audit (at, tenant_id, actor, action, resource, entry) values (?1, ?2, ?3, ?4, ?5, ?6)";
+    sql.prepare_cached(insert)?.execute(params![
+        entry.at.0,
+        entry.tenant_id.map(|id| id.0.to_be_bytes()),
+        entry.actor.name(),
+        entry.action.name(),
+        entry.resource,
+        row::json("an audit entry", entry)?,
+    ])?;
+    Ok(())
+}
+
 pub(super) fn audit(
     sql: &Connection,
     reach: Reach,
@@ -56,6 +59,18 @@ pub(super) fn audit(
     page: Page,
 ) -> Result<Vec<(u64, AuditEntry)>, Fault> {
     let Some(filter) = filter.within(reach) else { return Ok(Vec::new()) };
+    let (text, values) = search(filter, page);
+    let mut lines = sql.prepare_cached(&text)?;
+    let mut rows = lines.query(params_from_iter(values))?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let entry = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+        found.push((row.get::<_, i64>(0)?.cast_unsigned(), row::read_json("an audit entry", entry)?));
+    }
+    Ok(found)
+}
+
+pub(super) fn search(filter: AuditFilter, page: Page) -> (String, Vec<Value>) {
     let AuditFilter { tenant_id, actor, action, resource, after, before } = filter;
     let asked = [
         ("n < ", Some(Value::Integer(page.before_seq.map_or(i64::MAX, row::number)))),
@@ -66,13 +81,5 @@ pub(super) fn audit(
         ("at >= ", after.map(|at| Value::Integer(at.0))),
         ("at < ", before.map(|at| Value::Integer(at.0))),
     ];
-    let (text, values) = row::select("select n, entry from audit", asked, None, "n", page.limit);
-    let mut lines = sql.prepare_cached(&text)?;
-    let mut rows = lines.query(params_from_iter(values))?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        let entry = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
-        found.push((row.get::<_, i64>(0)?.cast_unsigned(), row::read_json("an audit entry", entry)?));
-    }
-    Ok(found)
+    row::select("select n, entry from audit", asked, None, "n", page.limit)
 }

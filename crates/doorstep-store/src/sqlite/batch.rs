@@ -9,6 +9,7 @@ use doorstep_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, Params, Transaction, TransactionBehavior, params};
 
 use super::fault::{Fault, told};
+use super::log::Log;
 use super::stretch::Stretches;
 use crate::minute::minute_of;
 use crate::seal::Keyring;
@@ -23,6 +24,7 @@ pub(super) struct Writer {
     stretches: Stretches,
     event_stretches: Stretches,
     tenant_keys: HashMap<TenantId, Arc<TenantKey>>,
+    log: Log,
 }
 
 /// The last numbers given out. Kept, so that none is ever given out twice.
@@ -39,6 +41,9 @@ impl Writer {
         let counters = connection.query_row(sql, [], |row| {
             Ok(Counters { event_seq: row.get(0)?, seq: row.get(1)?, attempt: row.get(2)? })
         })?;
+        // Whoever was here before may have come to its end between an erasure and this.
+        let mut log = Log::to_empty();
+        log.empty_if_due(&connection);
         Ok(Self {
             connection,
             keys,
@@ -46,22 +51,20 @@ impl Writer {
             stretches: Stretches::default(),
             event_stretches: Stretches::default(),
             tenant_keys: HashMap::new(),
+            log,
         })
     }
 
     pub(super) fn write(&mut self, writes: Vec<Write>, now: Timestamp) -> Result<Vec<Written>, StoreError> {
-        let erases = writes.iter().any(|write| matches!(write, Write::ErasePayloads { .. }));
         let written = self.transact(|batch| writes.into_iter().map(|write| batch.write(write, now)).collect())?;
-        if erases {
-            // The log may still hold the key. A reader in the way puts it off until the log is used again.
-            let emptied = self.connection.pragma_update(None, "wal_checkpoint", "truncate");
-            emptied.map_err(|error| told(error.into()))?;
-        }
+        self.log.empty_if_due(&self.connection);
         Ok(written)
     }
 
     pub(super) fn purge(&mut self, ages: Ages, limit: usize) -> Result<Purged, StoreError> {
-        self.transact(|batch| batch.purge(ages, limit))
+        let purged = self.transact(|batch| batch.purge(ages, limit))?;
+        self.log.empty_if_due(&self.connection);
+        Ok(purged)
     }
 
     /// All or nothing. Whatever went wrong, the next one starts afresh.
@@ -91,11 +94,16 @@ impl Writer {
             destinations: HashMap::new(),
             queued: BTreeMap::new(),
             minutes: BTreeMap::new(),
+            erased: false,
         };
         let answer = work(&mut batch)?;
+        let erased = batch.erased;
         let counters = batch.finish(self.counters)?;
         transaction.commit()?;
         self.counters = counters;
+        if erased {
+            self.log = Log::to_empty();
+        }
         Ok(answer)
     }
 }
@@ -112,6 +120,8 @@ pub(super) struct Batch<'a> {
     /// By how much their backlogs have grown.
     pub(super) queued: BTreeMap<DestinationId, i64>,
     minutes: BTreeMap<(Timestamp, DestinationId), Tally>,
+    /// A key was forgotten, of which the log may still hold a copy.
+    pub(super) erased: bool,
 }
 
 impl Batch<'_> {
@@ -126,6 +136,7 @@ impl Batch<'_> {
             Write::PutTenant(tenant) => self.put_tenant(&tenant),
             Write::PutDestination(destination) => self.put_destination(&destination),
             Write::Consented { destination_id, consent } => self.consented(destination_id, &consent),
+            Write::AddDestination { destination, of_tenant_max } => self.add_destination(&destination, of_tenant_max),
             Write::RemoveDestination { destination_id } => self.remove_destination(destination_id),
             Write::ByHand(by_hand) => self.by_hand(*by_hand, now),
             Write::PutApiKey(key) => self.put_api_key(&key),

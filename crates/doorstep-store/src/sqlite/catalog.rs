@@ -27,6 +27,8 @@ pub(super) const DESTINATIONS: &str = "
         (select consent from consents c where c.destination_id = d.id)
     from destinations d where d.id > ?1 order by d.id limit ?2";
 
+pub(super) const OF_TENANT: &str = "select count(*) from destinations where tenant_id = ?1";
+
 pub(super) const QUEUED: &str = "select queued from backlogs where destination_id = ?1";
 
 /// The lowest number among those that may go and those that have an ordering key: all of them.
@@ -56,6 +58,13 @@ impl Batch<'_> {
     }
 
     pub(super) fn put_tenant(&self, tenant: &Tenant) -> Result<Written, Fault> {
+        match tenant_called(self.sql, tenant.id)?.map(|before| before.version) {
+            Some(before) if before.checked_add(1) != Some(tenant.version) => {
+                return Ok(Written::Refused(Refusal::VersionDiffers));
+            }
+            None if tenant.version > 1 => return Ok(Written::Refused(Refusal::NotFound)),
+            Some(_) | None => {}
+        }
         self.execute(
             "insert into tenants (id, settings) values (?1, ?2) on conflict do update set settings = excluded.settings",
             params![tenant.id.0.to_be_bytes(), row::json("a tenant", tenant)?],
@@ -105,6 +114,19 @@ impl Batch<'_> {
         Ok(Written::Saved)
     }
 
+    pub(super) fn add_destination(
+        &mut self,
+        destination: &Destination,
+        of_tenant_max: usize,
+    ) -> Result<Written, Fault> {
+        let owner = destination.tenant_id.0.to_be_bytes();
+        let n: i64 = self.statement(OF_TENANT)?.query_row([owner], |row| row.get(0))?;
+        if n >= row::number(of_tenant_max) && !is_destination(self.sql, destination.id)? {
+            return Ok(Written::Refused(Refusal::TooManyDestinations { max: of_tenant_max }));
+        }
+        self.put_destination(destination)
+    }
+
     pub(super) fn remove_destination(&mut self, id: DestinationId) -> Result<Written, Fault> {
         let bytes = id.0.to_be_bytes();
         if self.execute("delete from destinations where id = ?1", [bytes])? == 0 {
@@ -129,6 +151,12 @@ impl Batch<'_> {
         self.execute("update events set n_kept = n_kept - 1 where seq = ?1", [event_seq])?;
         Ok(())
     }
+}
+
+fn tenant_called(sql: &Connection, id: TenantId) -> Result<Option<Tenant>, Fault> {
+    let mut named = sql.prepare_cached("select settings from tenants where id = ?1")?;
+    let settings: Option<Vec<u8>> = named.query_row([id.0.to_be_bytes()], |row| row.get(0)).optional()?;
+    settings.map(|settings| row::read_json("a tenant", &settings)).transpose()
 }
 
 pub(super) fn tenants(sql: &Connection, after: Option<TenantId>, limit: usize) -> Result<Vec<Tenant>, Fault> {

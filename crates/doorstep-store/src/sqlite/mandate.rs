@@ -43,7 +43,7 @@ impl Batch<'_> {
             Write::Revive { delivery_id, .. } | Write::Abandon { delivery_id, .. } => covers(self.owner(*delivery_id)?),
             Write::PutTenant(tenant) => reach.covers(tenant.id),
             Write::ErasePayloads { tenant_id } => reach.covers(*tenant_id),
-            Write::PutDestination(destination) => {
+            Write::PutDestination(destination) | Write::AddDestination { destination, .. } => {
                 reach.covers(destination.tenant_id) && covers(tenant_of(self.sql, destination.id)?)
             }
             Write::RemoveDestination { destination_id } => covers(tenant_of(self.sql, *destination_id)?),

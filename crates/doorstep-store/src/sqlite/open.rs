@@ -188,7 +188,7 @@ fn private_file(path: &Path) -> io::Result<File> {
 /// Statements that each connection keeps prepared.
 const STATEMENTS_KEPT: usize = 128;
 /// Nobody else writes, but a checkpoint at the end of a reader may be in the way.
-const BUSY_FOR: Duration = Duration::from_secs(5);
+pub(super) const BUSY_FOR: Duration = Duration::from_secs(5);
 /// What is left of the write-ahead log's file after it was needed for something large.
 const LOG_KEPT_BYTES: i64 = 64 << 20;
 

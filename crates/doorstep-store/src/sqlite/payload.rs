@@ -8,7 +8,7 @@ use std::sync::Arc;
 use doorstep_core::event::Event;
 use doorstep_core::id::TenantId;
 use doorstep_core::store::{Refusal, Written};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 use super::batch::Batch;
 use super::fault::Fault;
@@ -49,7 +49,7 @@ impl Batch<'_> {
             None => {
                 let (key, sealed) = TenantKey::make(self.keys, tenant_id);
                 let sql = "insert into tenant_keys (tenant_id, id, sealed) values (?1, ?2, ?3)";
-                self.execute(sql, params![tenant_id.0.to_be_bytes(), key.id.bytes(), sealed])?;
+                self.without_a_trace(sql, params![tenant_id.0.to_be_bytes(), key.id.bytes(), sealed])?;
                 key
             }
         };
@@ -61,12 +61,21 @@ impl Batch<'_> {
         Ok(key)
     }
 
+    /// For every change of the table of keys, also for new ones: rows that make room for others, and move to another page for it, would
+    /// leave copies behind that nobody finds when they are erased.
+    fn without_a_trace(&self, sql: &str, params: impl Params) -> rusqlite::Result<usize> {
+        self.sql.pragma_update(None, "secure_delete", true)?;
+        let changed = self.execute(sql, params);
+        self.sql.pragma_update(None, "secure_delete", false)?;
+        changed
+    }
+
     /// Forgets the key, and leaves no trace of it in unused pages. What it encrypted goes with the purges to come.
     pub(super) fn erase_payloads(&mut self, tenant_id: TenantId) -> Result<Written, Fault> {
         self.tenant_keys.remove(&tenant_id);
-        self.sql.pragma_update(None, "secure_delete", true)?;
-        let erased = self.execute("delete from tenant_keys where tenant_id = ?1", [tenant_id.0.to_be_bytes()])?;
-        self.sql.pragma_update(None, "secure_delete", false)?;
+        let sql = "delete from tenant_keys where tenant_id = ?1";
+        let erased = self.without_a_trace(sql, [tenant_id.0.to_be_bytes()])?;
+        self.erased |= erased > 0;
         Ok(if erased > 0 { Written::Saved } else { Written::Refused(Refusal::NotFound) })
     }
 }

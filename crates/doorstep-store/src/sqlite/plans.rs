@@ -1,12 +1,14 @@
 //! Every statement finds its rows by the index that was made for it, however many there are.
 
+use doorstep_core::audit::Action;
 use doorstep_core::search::read_types;
-use doorstep_core::store::{DeliveryFilter, EventFilter, Statuses};
+use doorstep_core::store::{AuditFilter, DeliveryFilter, EventFilter, Page, Statuses};
 use rusqlite::{Connection, StatementStatus};
 
 use super::list::{Table, search};
 use super::{
-    accept, activity, by_hand, catalog, due, event_list, event_types, key, list, mandate, purge, settle, stretch, sweep,
+    accept, activity, audit, by_hand, catalog, due, event_list, event_types, key, list, mandate, purge, settle,
+    stretch, sweep,
 };
 use crate::conformance::samples::{DST, TENANT};
 
@@ -58,6 +60,11 @@ fn searches() -> Vec<(String, Vec<&'static str>)> {
         let of_one = EventFilter { tenant_id: Some(TENANT), types: read_types(types).ok(), ..EventFilter::default() };
         let (text, _) = event_list::search(&of_one, &(0..1_024), 50);
         searches.push((text, vec!["e USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"]));
+    }
+    for action in [None, Some(Action::DestinationUpdate)] {
+        let of_one = AuditFilter { tenant_id: Some(TENANT), action, ..AuditFilter::default() };
+        let (text, _) = audit::search(of_one, Page { before_seq: Some(9), limit: 50 });
+        searches.push((text, vec!["audit USING INDEX audit_by_tenant (tenant_id=? AND rowid<?)"]));
     }
     searches
 }
@@ -125,6 +132,7 @@ fn every_statement_uses_the_index_that_was_made_for_it() {
                 "deliveries USING COVERING INDEX deliveries_by_key (destination_id=? AND ordering_key>?)",
             ],
         ),
+        (catalog::OF_TENANT, vec!["destinations USING COVERING INDEX destinations_by_tenant (tenant_id=?)"]),
         (event_types::EVENT_TYPES, vec!["event_types USING PRIMARY KEY (name>?)"]),
         (catalog::QUEUED, vec!["backlogs USING PRIMARY KEY (destination_id=?)"]),
         (sweep::LEFT_DUE, vec!["deliveries USING INDEX deliveries_due (destination_id=?)"]),

@@ -3,10 +3,15 @@
 
 use std::ops::ControlFlow;
 
+use doorstep_core::audit::{Action, Actor, AuditEntry, AuditOutcome, changes};
 use doorstep_core::id::{DestinationId, TenantId};
+use doorstep_core::time::Timestamp;
 use rusqlite::{Connection, Row, TransactionBehavior, params};
+use serde_json::json;
 
+use super::audit::note;
 use super::fault::Fault;
+use super::master;
 use super::open::{DataDir, OpenError, SqliteLimits};
 use super::row;
 use crate::seal::{KeyId, Keyring, Place};
@@ -30,6 +35,7 @@ impl DataDir {
         &self,
         keys: &Keyring,
         at_once: usize,
+        now: Timestamp,
         mut told: impl FnMut(usize) -> ControlFlow<()>,
     ) -> Result<Rotated, OpenError> {
         // From here on both keys are noted.
@@ -50,12 +56,36 @@ impl DataDir {
                     }
                 }
             }
-            sql.execute("delete from master_keys where id <> ?1", [keys.current().bytes()])?;
+            finish(&mut sql, keys, now)?;
             sql.pragma_update(None, "wal_checkpoint", "truncate")?;
             Ok(Rotated { moved, finished: true })
         };
         run().map_err(|fault| self.broken(fault))
     }
+}
+
+/// The other keys are forgotten, and that is noted.
+fn finish(sql: &mut Connection, keys: &Keyring, now: Timestamp) -> Result<(), Fault> {
+    let transaction = sql.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let current = keys.current();
+    let before: Vec<String> =
+        master::in_use(&transaction)?.into_iter().filter(|id| *id != current).map(|id| id.to_string()).collect();
+    if !before.is_empty() {
+        transaction.execute("delete from master_keys where id <> ?1", [current.bytes()])?;
+        let after = current.to_string();
+        let entry = AuditEntry {
+            at: now,
+            actor: Actor::Console,
+            from: None,
+            tenant_id: None,
+            action: Action::MasterKeyRotate,
+            outcome: AuditOutcome::Done,
+            changes: changes(&json!({ "id": before.join(", ") }), &json!({ "id": after })),
+            resource: after,
+        };
+        note(&transaction, &entry)?;
+    }
+    Ok(transaction.commit()?)
 }
 
 /// A kind of sealed record, in the order of its primary key.

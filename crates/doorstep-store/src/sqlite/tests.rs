@@ -1,17 +1,21 @@
 //! What only a store on disk can get wrong.
 
+mod erasing;
+
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
+use doorstep_core::audit::{Action, Actor};
 use doorstep_core::delivery::{BehindDead, Track};
 use doorstep_core::event::NewEvent;
 use doorstep_core::id::{DeliveryId, DestinationId, TenantId};
 use doorstep_core::reach::Reach;
 use doorstep_core::retry::Decision;
 use doorstep_core::search::read_types;
-use doorstep_core::store::{DeliveryFilter, DueQuery, Page, Store, StoreError, Write, Written};
+use doorstep_core::store::{AuditFilter, DeliveryFilter, DueQuery, Page, Store, StoreError, Write, Written};
 use rusqlite::Connection;
+use serde_json::json;
 
 use super::{DataDir, OpenError, Rotated, SqliteLimits, SqliteStore};
 use crate::conformance::samples::{DST, NOW, TENANT, accept, event, new_delivery, put, settle};
@@ -334,7 +338,7 @@ fn the_master_key_is_changed_a_little_at_a_time_and_goes_on_where_it_was_interru
 
     let taken = DataDir::take(directory.path()).unwrap();
     let mut steps = 0;
-    let interrupted = taken.rotate(&both(), 4, |n| {
+    let interrupted = taken.rotate(&both(), 4, NOW, |n| {
         assert_eq!(n, 4);
         steps += 1;
         if steps == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -355,12 +359,18 @@ fn the_master_key_is_changed_a_little_at_a_time_and_goes_on_where_it_was_interru
 
     let taken = DataDir::take(directory.path()).unwrap();
     let go_on = |_| ControlFlow::Continue(());
-    assert_eq!(taken.rotate(&both(), 4, go_on).unwrap(), Rotated { moved: 13, finished: true });
-    assert_eq!(taken.rotate(&both(), 4, go_on).unwrap(), Rotated { moved: 0, finished: true });
+    assert_eq!(taken.rotate(&both(), 4, NOW, go_on).unwrap(), Rotated { moved: 13, finished: true });
+    assert_eq!(taken.rotate(&both(), 4, NOW, go_on).unwrap(), Rotated { moved: 0, finished: true });
     drop(taken);
     assert!(matches!(open(directory.path()).unwrap_err(), OpenError::OtherKey { .. }));
     let store = SqliteStore::open(directory.path(), keys(2), &limits).unwrap();
     assert_eq!(ask(store.destinations(None, 99)), before);
+
+    let lines = ask(store.audit(Reach::All, AuditFilter::default(), Page { before_seq: None, limit: 9 }));
+    let [(_, line)] = lines.as_slice() else { panic!("noted once, when it was finished: {lines:?}") };
+    assert_eq!((line.at, &line.actor, line.action), (NOW, &Actor::Console, Action::MasterKeyRotate));
+    let [old, new] = [1, 2].map(|n| keys(n).current().to_string());
+    assert_eq!((&line.resource, &line.changes["id"]), (&new, &json!({ "before": old, "after": new })));
 }
 
 #[test]
@@ -369,7 +379,7 @@ fn the_master_key_is_not_changed_by_somebody_who_does_not_have_it() {
     drop(open(directory.path()).unwrap());
     let taken = DataDir::take(directory.path()).unwrap();
     let stranger = keys(3).and_opens(MasterKey::new(&[2; KEY_LEN]));
-    let refused = taken.rotate(&stranger, 4, |_| ControlFlow::Continue(())).unwrap_err();
+    let refused = taken.rotate(&stranger, 4, NOW, |_| ControlFlow::Continue(())).unwrap_err();
     assert!(matches!(refused, OpenError::OtherKey { .. }), "{refused:?}");
     assert_eq!(taken.master_keys().unwrap(), [keys(1).current()]);
 }
@@ -400,7 +410,7 @@ fn payloads_are_sealed_if_asked_for_and_no_trace_of_an_erased_key_stays() {
     // Whether it is on or off, and after a change of the master key, all can be read.
     let both = keys(2).and_opens(MasterKey::new(&[1; KEY_LEN]));
     let taken = DataDir::take(directory.path()).unwrap();
-    let rotated = taken.rotate(&both, 4, |_| ControlFlow::Continue(())).unwrap();
+    let rotated = taken.rotate(&both, 4, NOW, |_| ControlFlow::Continue(())).unwrap();
     assert_eq!(rotated, Rotated { moved: 2, finished: true }, "a destination and a tenant's key");
     drop(taken);
     let store = open(false, 2).unwrap();

@@ -100,6 +100,8 @@ settings! {
     per_host_max: usize = "0", Number, value::between(0, 65_536);
     /// Largest payload of an event, in bytes.
     payload_max_bytes: usize = "262144", Number, value::between(1_024, 16 * 1_024 * 1_024);
+    /// Destinations that one tenant may have. Those that are there stay.
+    destinations_per_tenant_max: usize = "1000", Number, value::between(1, 1_000_000);
     /// Whether events of types that nobody has registered are refused: true or false.
     strict_event_types: bool = "false", Switch, value::switch;
     /// Events a second that a tenant without a rate of its own may send; none: as many as it likes.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use reqwest::Method;
+use reqwest::header::HeaderValue;
 use serde_json::{Map, Value};
 
 use super::{Common, Form, Session, with};
@@ -124,11 +125,18 @@ impl Work<'_> {
         fields: Map<String, Value>,
         there: Option<Value>,
     ) -> Result<Option<Value>, Failure> {
+        let wrong = |why| Failure::said(Exit::ConfigInvalid, format!("{kind} {called}: {why}"));
+        let mut seen = None;
         let deed = match &there {
             None => Deed::Create(fields.clone()),
             Some(there) => {
-                let wrong = |why| Failure::said(Exit::ConfigInvalid, format!("{kind} {called}: {why}"));
-                let changes = compare::changes(&fields, there, self.rules).map_err(wrong)?;
+                let mut changes = compare::changes(&fields, there, self.rules).map_err(wrong)?;
+                if !changes.is_empty() && !self.dry {
+                    // The list may be old by now, and says nothing of versions.
+                    let (now, version) = self.server.client.look(&[path, id_of(there)]).await?;
+                    changes = compare::changes(&fields, &now, self.rules).map_err(wrong)?;
+                    seen = version;
+                }
                 if changes.is_empty() { Deed::Keep } else { Deed::Change(changes) }
             }
         };
@@ -136,7 +144,7 @@ impl Work<'_> {
         let mut step = Step { kind, called, deed: &deed, secret: None };
         let made = match self.dry {
             true => Some(Value::from(fields)),
-            false => self.carry_out(path, &deed, there.as_ref()).await?,
+            false => self.carry_out(path, &deed, there.as_ref(), seen).await?,
         };
         step.secret = made.as_ref().filter(|_| !self.dry).and_then(|made| made["secret"].as_str());
         output::print(&match self.server.form {
@@ -148,9 +156,14 @@ impl Work<'_> {
         Ok(made)
     }
 
-    async fn carry_out(&self, path: &str, deed: &Deed, there: Option<&Value>) -> Result<Option<Value>, Failure> {
-        let id = there.map(|there| there["id"].as_str().or(there["name"].as_str()).unwrap_or_default());
-        let text = match (deed, id) {
+    async fn carry_out(
+        &self,
+        path: &str,
+        deed: &Deed,
+        there: Option<&Value>,
+        seen: Option<HeaderValue>,
+    ) -> Result<Option<Value>, Failure> {
+        let text = match (deed, there.map(id_of)) {
             (Deed::Create(fields), _) => {
                 let body = Value::from(fields.clone());
                 self.server.client.ask(Method::POST, &[path], &[], Some(&body)).await?
@@ -158,12 +171,17 @@ impl Work<'_> {
             (Deed::Change(changes), Some(id)) => {
                 let fields = changes.iter().map(|change| (change.field.clone(), change.sent.clone()));
                 let body = Value::from(fields.collect::<Map<_, _>>());
-                self.server.client.ask(Method::PATCH, &[path, id], &[], Some(&body)).await?
+                self.server.client.change(&[path, id], &body, seen).await?
             }
             (Deed::Change(_), None) | (Deed::Keep, _) => return Ok(None),
         };
         Ok(serde_json::from_str(&text).ok())
     }
+}
+
+/// Event types are called by their name.
+fn id_of(thing: &Value) -> &str {
+    thing["id"].as_str().or(thing["name"].as_str()).unwrap_or_default()
 }
 
 /// The one thing with this name. Names are for people, so there may be several: then the file cannot mean one of them.

@@ -1,8 +1,12 @@
 //! `doorstep apply`: a file, and what there is.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::sync::mpsc;
+use std::thread;
 
-use crate::support::Server;
+use crate::support::{Server, run};
 
 const FILE: &str = r#"
 tenants:
@@ -80,4 +84,46 @@ fn a_file_that_makes_no_sense_says_where() {
     fs::write(&file, "tenants: [{name: Twin}]").unwrap();
     server.run(&["apply", "-f", "doorstep.yaml"]).ended(6);
     server.run(&["apply", "-f", "missing.yaml"]).ended(1);
+}
+
+/// Answers as a server does whose only tenant was changed after it had been listed, and tells what it was asked.
+fn with_a_changed_tenant() -> (String, mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    let (asked, questions) = mpsc::channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let head: Vec<String> = (&mut stream).lines().map_while(Result::ok).take_while(|l| !l.is_empty()).collect();
+            let length = head.iter().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            stream.read_exact(&mut vec![0; length.unwrap_or(0)]).unwrap();
+            asked.send(head.join("\n")).unwrap();
+            let (tag, body) = match head.first().map_or("", String::as_str) {
+                line if line.starts_with("GET /v1/tenants?") => {
+                    (1, r#"{"data":[{"id":"t","name":"Acme","weight":1}]}"#)
+                }
+                line if line.starts_with("GET") => (7, r#"{"id":"t","name":"Acme","weight":5}"#),
+                _ => (8, r#"{"id":"t","name":"Acme","weight":2}"#),
+            };
+            let length = body.len();
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\netag: \"{tag}\"\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+            );
+            stream.get_mut().write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    (base, questions)
+}
+
+#[test]
+fn a_change_is_made_to_what_was_seen_last() {
+    let (base, questions) = with_a_changed_tenant();
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("doorstep.yaml"), "tenants: [{name: Acme, weight: 2}]").unwrap();
+    let env = [("DOORSTEP_URL", base.as_str()), ("DOORSTEP_API_KEY", "key")];
+    let ran = run(&["apply", "-f", "doorstep.yaml"], &env, directory.path().to_str().unwrap());
+    assert_eq!(ran.ok(), "~ tenant Acme\n    weight: 5 → 2\n");
+    let asked: Vec<String> = questions.try_iter().collect();
+    let change = asked.last().unwrap();
+    assert!(change.starts_with("PATCH /v1/tenants/t ") && change.contains("if-match: \"7\""), "{asked:?}");
 }

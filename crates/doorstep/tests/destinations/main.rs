@@ -10,3 +10,4 @@ mod statuses;
 mod outputs;
 mod hosts;
 mod consent;
+mod number;

@@ -192,6 +192,12 @@ fn bad_events_are_refused_at_the_field() {
     let body = br#"{"tenant_id":"ten_00000000000000000000000000","url":"http://127.0.0.1:9/"}"#;
     refused(&mut client, "POST", "/v1/destinations", body, (404, "not_found", "/tenant_id"));
 
+    // GET /v1/events/batch could not find it.
+    let body = json!({"tenant_id": tenant, "type": "a", "payload": 1, "id": "batch"});
+    refused(&mut client, "POST", "/v1/events", body.to_string().as_bytes(), invalid("/id"));
+    let results = client.post("/v1/events/batch", json!({"events": [body]})).expect(200);
+    assert_eq!(results["results"][0]["error"]["errors"][0]["pointer"], "/events/0/id", "{results}");
+
     let batch = |n: usize| {
         let event = json!({"tenant_id": tenant, "type": "a", "payload": 1});
         json!({"events": vec![event; n]}).to_string()

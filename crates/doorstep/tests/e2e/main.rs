@@ -9,6 +9,7 @@ mod support;
 mod signatures;
 mod payloads;
 mod cloud_events;
+mod erasing;
 mod answers;
 mod gate;
 mod dead_letters;

@@ -9,7 +9,7 @@ use doorstep_core::{
     address, api_key, audit, consent, custom_headers, filter, gate, hints, id, outcome, output, retry, route,
     scheduler, search, signature,
 };
-use doorstep_engine::{consent as asking, events, maintain, resolve, sender, trials, writer};
+use doorstep_engine::{consent as asking, desk, events, maintain, resolve, sender, trials, writer};
 use doorstep_server::Limits;
 use doorstep_server::connections::ConnectionLimits;
 use doorstep_store::sqlite::SqliteLimits;
@@ -122,6 +122,7 @@ fn destinations_are_bounded_as_the_page_says() {
     let gate = gate::GateLimits::default();
     let (breaker, suspension) = (&gate.breaker, &gate.suspension);
     let standard = retry::RetryPolicy::standard();
+    says(part, "destinations of a tenant", &[count(desk::DESTINATIONS_PER_TENANT_MAX)]);
     says(part, "URL", &[count(address::URL_BYTES_MAX)]);
     says(part, "patterns of event types", &[count(route::PATTERNS_MAX)]);
     says(part, "bytes of a filter", &[kib(filter::FILTER_BYTES_MAX)]);
@@ -235,7 +236,9 @@ fn what_is_private_is_bounded_as_the_page_says() {
             "life of a session's code",
             "5 minutes",
         ),
-        ("auth/notes.rs", "DENIALS_MAX: usize = 100;", "refused requests noted in the audit log", "100"),
+        ("auth/notes.rs", "DENIALS_PER_ACTOR_MAX: usize = 20;", "refused requests noted in the audit log", "20"),
+        ("auth/notes.rs", "DENIALS_MAX: usize = 1_000;", "refused requests noted in the audit log", "1,000"),
+        ("auth/strangers.rs", "LOGGED_MAX: u64 = 20;", "refused credentials in the log", "20"),
         ("api/events/new.rs", "SCHEMA_VERSION_CHARS_MAX: usize = 64;", "schema version", "64"),
         ("api/events/new.rs", "CONTENT_TYPE_BYTES_MAX: usize = 256;", "content type", "256"),
         ("api/events/new.rs", "IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;", "`Idempotency-Key`", "255"),
@@ -290,6 +293,7 @@ fn what_can_be_configured_has_the_default_that_the_page_says() {
     let number = |key: &str| config[key].as_u64().unwrap_or_else(|| panic!("{key} in {config}"));
     says("Events", "payload", &[kib(number("payload_max_bytes"))]);
     says("The engine", "requests at once, over all destinations", &[count(number("in_flight_max"))]);
+    says("Destinations", "destinations of a tenant", &[count(number("destinations_per_tenant_max"))]);
     assert_eq!(number("per_host_max"), 0, "the page says that there is none");
     says("The engine", "time to end requests when stopped", &[time(number("drain_timeout_ms").into())]);
     let limits = Limits::default();

@@ -10,3 +10,4 @@ mod raw;
 mod clients;
 mod framing;
 mod logs;
+mod strangers;

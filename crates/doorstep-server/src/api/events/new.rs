@@ -30,6 +30,8 @@ use crate::problem::{FieldFault, Problem};
 use crate::shape;
 use crate::when::When;
 
+/// `POST /v1/events/batch` stands where an event with this ID would be read.
+const RESERVED_ID: &str = "batch";
 pub(crate) const SCHEMA_VERSION_CHARS_MAX: usize = 64;
 const CONTENT_TYPE_BYTES_MAX: usize = 256;
 const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
@@ -158,6 +160,15 @@ impl<'a> NewEvent<'a> {
         let event_type: Option<EventType> =
             self.r#type.parse().map_err(|wrong| fault("/type", format!("{wrong}"))).ok();
         let id = match (&self.id, key) {
+            (Some(id), _) if id == RESERVED_ID => {
+                fault(
+                    "/id",
+                    format!(
+                        "`{RESERVED_ID}` is the name of a route, so that the event could not be read: choose another"
+                    ),
+                );
+                None
+            }
             (Some(id), _) => EventId::new(id).map_err(|wrong| fault("/id", wrong.to_string())).ok(),
             (None, Some(key)) => Some(key.event_id(self.tenant_id)),
             (None, None) => Some(EventId::generated(app.engine.new_id())),

@@ -62,7 +62,7 @@ pub fn nobody_changes_what_is_out_of_their_reach(subject: &mut dyn Subject) {
     one(subject, settle(&made[0], DEAD, BehindDead::Skip, NOW));
     let key = Write::PutApiKey(Box::new(api_key(KeyId(1), Some(TENANT))));
     let session = Write::PutPortalSession(Box::new(portal_session(SessionId(1), TENANT, NOW)));
-    write(subject, vec![key.clone(), session.clone(), Write::PutTenant(Box::new(tenant(TENANT)))], NOW);
+    write(subject, vec![key.clone(), session.clone(), Write::PutTenant(Box::new(tenant(TENANT, 1)))], NOW);
     let open = |session_id| {
         let (code, token) = (KeyHash::of("code"), KeyHash::of("token"));
         Write::OpenPortalSession { session_id, code, token }
@@ -73,7 +73,7 @@ pub fn nobody_changes_what_is_out_of_their_reach(subject: &mut dyn Subject) {
     let changes = [
         revive(1),
         abandon(2),
-        Write::PutTenant(Box::new(tenant(TENANT))),
+        Write::PutTenant(Box::new(tenant(TENANT, 2))),
         Write::PutDestination(Box::new(destination(DST, 2))),
         Write::PutDestination(Box::new(moved)),
         Write::PutDestination(Box::new(destination(DestinationId(5), 1))),

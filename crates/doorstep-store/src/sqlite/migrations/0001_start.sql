@@ -28,6 +28,7 @@ create table destinations (
     created_at integer not null,
     updated_at integer not null
 ) strict, without rowid;
+create index destinations_by_tenant on destinations (tenant_id);
 
 -- Those that were taken away. Their IDs are not used again. `swept`: nothing is left of what was queued for them.
 create table removed_destinations (
@@ -244,6 +245,7 @@ create table audit (
     resource  text not null,
     entry     blob not null
 ) strict;
+create index audit_by_tenant on audit (tenant_id) where tenant_id is not null;
 
 create table event_types (
     name     text primary key,

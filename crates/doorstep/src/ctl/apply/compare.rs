@@ -58,7 +58,7 @@ fn same(field: &str, before: &Value, after: &Value, rules: Rules) -> Result<bool
             !rules.rewrite_secrets
                 && before["client_certificate"].is_null() == after["client_certificate_pem"].is_null()
         }
-        "rate_limit" | "signing" | "schemas" => within(after, before),
+        "rate_limit" | "ingest_rate" | "signing" | "schemas" => within(after, before),
         "policy" => policy(before).map_err(wrong)? == policy(after).map_err(wrong)?,
         "event_types" if after.is_array() => patterns(before).map_err(wrong)? == patterns(after).map_err(wrong)?,
         "filter" if after.is_object() && before.is_object() => {
@@ -70,7 +70,10 @@ fn same(field: &str, before: &Value, after: &Value, rules: Rules) -> Result<bool
 }
 
 fn can_be_none(field: &str) -> bool {
-    matches!(field, "contact_email" | "filter" | "description" | "example" | "ttl_ms" | "headers" | "tls")
+    matches!(
+        field,
+        "contact_email" | "filter" | "description" | "example" | "ttl_ms" | "headers" | "tls" | "ingest_rate"
+    )
 }
 
 /// Whether all of it is in there; there may be more.
@@ -144,6 +147,15 @@ mod tests {
             "headers": {"Authorization": "Bearer x"}, "concurrency": 10, "filter": null, "secret": "whsec_x",
         });
         assert_eq!(differ(wanted, there, KEEP), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_tenants_rate_is_completed_and_may_be_taken_away() {
+        let there = json!({"ingest_rate": {"per_second": 5, "burst": 5}});
+        assert_eq!(differ(json!({"ingest_rate": {"per_second": 5}}), there.clone(), KEEP), Ok(vec![]));
+        assert_eq!(differ(json!({"ingest_rate": null}), there, KEEP), Ok(vec!["ingest_rate".to_owned()]));
+        let none = json!({"ingest_rate": null});
+        assert_eq!(differ(json!({"ingest_rate": {"per_second": 5}}), none, KEEP), Ok(vec!["ingest_rate".to_owned()]));
     }
 
     #[test]

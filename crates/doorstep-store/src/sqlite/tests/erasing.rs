@@ -1,0 +1,110 @@
+//! Keys that were erased, and the log that may still hold them.
+
+use std::path::Path;
+
+use doorstep_core::audit::Mandate;
+use doorstep_core::event::{Event, NewEvent};
+use doorstep_core::id::TenantId;
+use doorstep_core::reach::Reach;
+use doorstep_core::store::{Ages, ByHand, Store, Write, Written};
+use doorstep_core::time::Timestamp;
+
+use super::super::{SqliteLimits, SqliteStore};
+use super::{database, holds, keys, on_disk, one};
+use crate::conformance::ask;
+use crate::conformance::samples::{DST, NOW, TENANT, accept, audit_entry, event, put};
+
+/// As the API asks for it: with somebody's leave, and a line in the audit log.
+fn erase_by_hand() -> Write {
+    let change = Write::ErasePayloads { tenant_id: TENANT };
+    let entry = audit_entry(1, Some(TENANT), NOW);
+    Write::ByHand(Box::new(ByHand { mandate: Mandate { reach: Reach::All, entry }, change }))
+}
+
+/// An open store that seals payloads and has taken in one, and the sealed key of its tenant.
+fn with_a_sealed_payload(directory: &Path) -> (SqliteStore, Vec<u8>) {
+    let store = SqliteStore::open(directory, keys(1).sealing_payloads(true), &SqliteLimits::default()).unwrap();
+    ask(store.write(vec![put(DST), accept(1, None)], NOW));
+    let sealed: Vec<u8> =
+        database(directory).query_row("select sealed from tenant_keys", [], |row| row.get(0)).unwrap();
+    assert!(holds(&on_disk(directory), &sealed));
+    (store, sealed)
+}
+
+#[test]
+fn no_trace_of_a_key_stays_that_a_person_erased() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, sealed) = with_a_sealed_payload(directory.path());
+    assert_eq!(one(&store, erase_by_hand()).unwrap(), Written::Saved);
+    assert!(!holds(&on_disk(directory.path()), &sealed), "neither in unused pages nor in the log");
+}
+
+/// The erasure is on disk all the same: nobody in its batch may be told otherwise.
+#[test]
+fn a_reader_in_the_way_of_the_log_fails_nothing_and_the_log_is_emptied_once_it_is_gone() {
+    for purges in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, sealed) = with_a_sealed_payload(directory.path());
+        let reader = database(directory.path());
+        reader.execute_batch("begin; select count(*) from events").unwrap();
+        let written = ask(store.write(vec![accept(2, None), erase_by_hand()], NOW));
+        assert!(matches!(written[..], [Written::Accepted { .. }, Written::Saved]), "{written:?}");
+        assert!(ask(store.events(vec![1]))[0].is_none());
+        assert!(holds(&on_disk(directory.path()), &sealed), "the reader needs it still");
+        reader.execute_batch("commit").unwrap();
+        if purges {
+            let never = Timestamp(0);
+            let ages =
+                Ages { delivered: never, dead: never, attempts: never, events: never, activity: never, audit: never };
+            ask(store.purge(ages, 9));
+        } else {
+            one(&store, accept(3, None)).unwrap();
+        }
+        assert!(!holds(&on_disk(directory.path()), &sealed), "purges: {purges}");
+    }
+}
+
+/// Killed between the erasure and the emptying of the log: the next start finishes it.
+#[test]
+fn a_log_that_was_left_behind_is_emptied_at_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _) = with_a_sealed_payload(directory.path());
+    let copy = tempfile::tempdir().unwrap();
+    for file in directory.path().read_dir().unwrap().map(|file| file.unwrap()) {
+        std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+    }
+    drop(store);
+    let log = copy.path().join("doorstep.db-wal");
+    assert!(log.metadata().unwrap().len() > 0);
+    let store = SqliteStore::open(copy.path(), keys(1), &SqliteLimits::default()).unwrap();
+    assert_eq!(log.metadata().unwrap().len(), 0);
+    assert_eq!(ask(store.events(vec![1])).len(), 1);
+}
+
+/// Rows move between pages as others come and go, and leave copies of themselves behind.
+#[test]
+fn no_trace_of_a_key_stays_where_its_row_once_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let keys = keys(1).sealing_payloads(true);
+    let store = SqliteStore::open(directory.path(), keys, &SqliteLimits::default()).unwrap();
+    let tenants = || (1..=300u128).map(|n| TenantId(n * 7_919 % 301));
+    let new = |tenant_id| {
+        let event = Event { tenant_id, ..event("an-event", None, NOW) };
+        Write::Accept(Box::new(NewEvent { event, deliveries: Vec::new() }))
+    };
+    ask(store.write(tenants().map(new).collect(), NOW));
+    let sql = database(directory.path());
+    let mut rows = sql.prepare("select sealed from tenant_keys").unwrap();
+    let sealed: Vec<Vec<u8>> = rows.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+    assert_eq!(sealed.len(), 300);
+    // As text, in which the search is fast.
+    let text = |bytes: &[u8]| bytes.iter().map(|byte| char::from(*byte)).collect::<String>();
+    let n_left = || {
+        let all = text(&on_disk(directory.path()));
+        sealed.iter().filter(|sealed| all.contains(&text(sealed))).count()
+    };
+    assert_eq!(n_left(), 300);
+    let erased = ask(store.write(tenants().map(|tenant_id| Write::ErasePayloads { tenant_id }).collect(), NOW));
+    assert!(erased.iter().all(|written| *written == Written::Saved));
+    assert_eq!(n_left(), 0);
+}
