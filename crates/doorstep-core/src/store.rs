@@ -544,8 +544,10 @@ pub struct Ages {
     /// Accepted before this, and none of its deliveries is left. Until then a repetition is recognised (I2).
     pub events: Timestamp,
     pub activity: Timestamp,
-    /// Lines of the audit log; API keys that ended before this, and portal sessions.
+    /// Lines of the audit log; API keys that ended before this.
     pub audit: Timestamp,
+    /// Portal sessions that were over before this.
+    pub sessions: Timestamp,
 }
 
 /// How many of each kind were forgotten. As many as the limit: there may be more.

@@ -46,6 +46,13 @@ impl Default for Limits {
     }
 }
 
+/// Where the server stands.
+#[derive(Clone, Debug, Default)]
+pub struct Place {
+    /// Where people's browsers find it, without a slash at its end; `None`: it does not know.
+    pub public_url: Option<String>,
+}
+
 /// Keys and sessions are read so many at a time.
 const RECALLED_AT_ONCE: usize = 1_000;
 
@@ -59,6 +66,7 @@ pub struct App {
     pub(crate) sessions: Sessions,
     pub(crate) notes: Notes,
     pub(crate) limits: Limits,
+    pub(crate) place: Place,
     pub(crate) counts: Counts,
     pub(crate) rates: Rates,
     pub(crate) watchers: Arc<Semaphore>,
@@ -85,7 +93,13 @@ impl App {
         let watchers = Arc::new(Semaphore::new(limits.watchers_max));
         let (counts, rates, ending) = (Counts::default(), Rates::default(), watch::Sender::new(false));
         let (keys, sessions, notes) = (KeyRing::default(), Sessions::default(), Notes::default());
-        Self { engine, store, news, admin_key, keys, sessions, notes, limits, counts, rates, watchers, ending }
+        let place = Place::default();
+        Self { engine, store, news, admin_key, keys, sessions, notes, limits, place, counts, rates, watchers, ending }
+    }
+
+    #[must_use]
+    pub fn placed(self, place: Place) -> Self {
+        Self { place, ..self }
     }
 
     /// Brings to mind who may come in. Until then, only the first administrator's key is known.
@@ -97,12 +111,13 @@ impl App {
             after = Some(last.id);
             found.into_iter().for_each(|key| self.keys.put(key));
         }
-        let mut after = None;
+        let (mut after, now) = (None, self.engine.now());
         loop {
             let found = self.store.portal_sessions(Reach::All, after, RECALLED_AT_ONCE).await?;
             let Some(last) = found.last() else { break };
             after = Some(last.id);
-            found.into_iter().for_each(|session| self.sessions.put(session));
+            let open = found.into_iter().filter(|session| now < session.expires_at);
+            open.for_each(|session| self.sessions.put(session));
         }
         Ok(())
     }

@@ -63,8 +63,8 @@ pub(crate) struct NewSession {
 pub(crate) struct NewSessionView {
     #[schema(value_type = shape::SessionId)]
     id: SessionId,
-    /// Where to send the browser, behind this server's address.
-    #[schema(example = "/portal/#code=pss_…")]
+    /// Where to send the browser: a path behind this server's address, or a whole URL where `public_url` is set.
+    #[schema(example = "https://hooks.example.com/portal/#code=pss_…")]
     url: String,
     /// Good once, within five minutes. It is shown here and never again.
     code: String,
@@ -126,7 +126,7 @@ async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<New
         app.sessions.remove(id);
     }
     saved??;
-    let url = format!("/portal/#code={code}");
+    let url = format!("{}/portal/#code={code}", app.place.public_url.as_deref().unwrap_or_default());
     let body = NewSessionView { id, url, code, expires_at: When(expires_at) };
     Ok((StatusCode::CREATED, [(CACHE_CONTROL, "no-store")], axum::Json(body)).into_response())
 }

@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
-use doorstep_core::api_key::Scope;
+use doorstep_core::api_key::{KeyHash, Scope};
+use doorstep_core::id::SessionId;
+use doorstep_core::portal::{PortalKey, PortalSession};
 use doorstep_core::reach::Reach;
+use doorstep_core::store::Write;
+use doorstep_core::time::Millis;
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::world::{With, World};
+use crate::Place;
 
 async fn make_key(world: &World, body: Value) -> (String, String) {
     let (status, made) = world.ask("POST", "/v1/keys", body).await;
@@ -162,6 +167,30 @@ async fn a_portal_session_is_entered_once_and_left_for_good() {
     assert_eq!(looks(&With::Cookie(code.to_owned())).await, StatusCode::UNAUTHORIZED);
     let (status, _) = again.ask_with(&with, "DELETE", "/portal/session", Value::Null).await;
     assert_eq!((status, looks(&with).await), (StatusCode::NO_CONTENT, StatusCode::UNAUTHORIZED));
+}
+
+#[tokio::test]
+async fn the_address_of_a_portal_session_is_whole_where_the_server_knows_its_own() {
+    let world = World::new().await;
+    let place = Place { public_url: Some("https://hooks.example.com/doorstep".to_owned()) };
+    let placed = World::placed(Arc::clone(&world.store), place).await;
+    let (_, made) = placed.ask("POST", "/v1/portal-sessions", json!({ "tenant_id": world.own.tenant })).await;
+    let code = made["code"].as_str().unwrap();
+    assert_eq!(made["url"], format!("https://hooks.example.com/doorstep/portal/#code={code}"));
+}
+
+#[tokio::test]
+async fn sessions_that_are_over_are_not_brought_back() {
+    let world = World::new().await;
+    let tenant_id = world.own.tenant.parse().unwrap();
+    let (key, now) = (PortalKey::Token { hash: KeyHash::of("token") }, world.later(0));
+    for (id, expires_at) in [(1, now), (2, now + Millis::from_hours(1))] {
+        let session = PortalSession { id: SessionId(id), tenant_id, key: key.clone(), created_at: now, expires_at };
+        world.store.write(vec![Write::PutPortalSession(Box::new(session))], now).await.unwrap();
+    }
+    let again = World::over(Arc::clone(&world.store)).await;
+    let there = [1, 2].map(|id| again.app.sessions.get(SessionId(id)).is_some());
+    assert_eq!(there, [false, true]);
 }
 
 #[tokio::test]

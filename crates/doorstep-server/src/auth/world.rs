@@ -34,7 +34,7 @@ use serde_json::{Value, json};
 
 use super::{KeyHash, Peer};
 use crate::router::router;
-use crate::{App, Limits};
+use crate::{App, Limits, Place};
 
 pub(crate) const ADMIN: &str = "the-first-administrators-key";
 /// Where requests come from.
@@ -101,6 +101,10 @@ impl World {
 
     /// A server over a store that may hold something already.
     pub(crate) async fn over(store: Arc<dyn Store>) -> Self {
+        Self::placed(store, Place::default()).await
+    }
+
+    pub(crate) async fn placed(store: Arc<dyn Store>, place: Place) -> Self {
         let clock = Clock::start();
         let (writer, _) = Writer::start(Arc::clone(&store), clock);
         let (catalog, events) = (Arc::new(Catalog::default()), Arc::new(Events::new(Arc::clone(&store))));
@@ -119,7 +123,8 @@ impl World {
         run::adopt_all(store.as_ref(), &catalog, &run).await.unwrap();
         let ingest = Ingest { catalog, writer, events, run, clock, ids: Arc::new(Ids::new().unwrap()) };
         let desk = Arc::new(Desk::new(ingest, sender, AddressRules::default()));
-        let app = Arc::new(App::new(desk, Arc::clone(&store), news, KeyHash::of(ADMIN), Limits::default()));
+        let app = App::new(desk, Arc::clone(&store), news, KeyHash::of(ADMIN), Limits::default()).placed(place);
+        let app = Arc::new(app);
         app.recall().await.unwrap();
         let router = router(Arc::clone(&app));
         Self { app, store, router, own: Things::default(), foreign: Things::default(), last_id: 0 }

@@ -7,7 +7,7 @@ use doorstep_core::audit::AuditEntry;
 use doorstep_core::id::{DeliveryId, DestinationId, KeyId, SessionId, TenantId};
 use doorstep_core::portal::PortalSession;
 use doorstep_core::reach::Reach;
-use doorstep_core::store::{AuditFilter, ByHand, Page, Refusal, Write, Written};
+use doorstep_core::store::{Ages, AuditFilter, ByHand, Page, Refusal, Write, Written};
 use doorstep_core::time::Timestamp;
 
 use super::Memory;
@@ -169,12 +169,12 @@ impl Access {
         old.len()
     }
 
-    /// Keys and sessions that ended before this, the keys first.
-    pub(super) fn purge_access(&mut self, before: Timestamp, limit: usize) -> usize {
-        let ended = self.keys.values().filter(|key| key.ended_at().is_some_and(|at| at < before));
+    /// Keys and sessions that have ended, the keys first.
+    pub(super) fn purge_access(&mut self, ages: Ages, limit: usize) -> usize {
+        let ended = self.keys.values().filter(|key| key.ended_at().is_some_and(|at| at < ages.audit));
         let keys: Vec<KeyId> = ended.map(|key| key.id).take(limit).collect();
         self.keys.retain(|id, _| !keys.contains(id));
-        let over = self.sessions.values().filter(|session| session.expires_at < before);
+        let over = self.sessions.values().filter(|session| session.expires_at < ages.sessions);
         let sessions: Vec<SessionId> = over.map(|session| session.id).take(limit - keys.len()).collect();
         self.sessions.retain(|id, _| !sessions.contains(id));
         keys.len() + sessions.len()

@@ -4,7 +4,7 @@ use doorstep_core::api_key::{ApiKey, KeyHash};
 use doorstep_core::id::{KeyId, SessionId, TenantId};
 use doorstep_core::portal::PortalSession;
 use doorstep_core::reach::Reach;
-use doorstep_core::store::{Refusal, Written};
+use doorstep_core::store::{Ages, Refusal, Written};
 use doorstep_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::de::DeserializeOwned;
@@ -115,10 +115,10 @@ impl Batch<'_> {
         stored.map(|stored| row::read_json(what, &stored)).transpose()
     }
 
-    /// Keys and sessions that ended before this, the keys first.
-    pub(super) fn purge_access(&self, before: Timestamp, limit: usize) -> Result<usize, Fault> {
-        let keys = self.execute(PURGE_KEYS, params![before.0, row::number(limit)])?;
-        let sessions = self.execute(PURGE_SESSIONS, params![before.0, row::number(limit - keys)])?;
+    /// Keys and sessions that have ended, the keys first.
+    pub(super) fn purge_access(&self, ages: Ages, limit: usize) -> Result<usize, Fault> {
+        let keys = self.execute(PURGE_KEYS, params![ages.audit.0, row::number(limit)])?;
+        let sessions = self.execute(PURGE_SESSIONS, params![ages.sessions.0, row::number(limit - keys)])?;
         Ok(keys + sessions)
     }
 }

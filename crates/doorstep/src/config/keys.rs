@@ -76,7 +76,7 @@ macro_rules! settings {
 settings! {
     /// Address and port of the API and the web pages.
     listen: SocketAddr = "127.0.0.1:8080", Text, value::address;
-    /// URL under which receivers reach this server, for links to payloads. Without it http:// and the address of the API.
+    /// URL under which receivers and browsers reach this server, for links to payloads and to the portal. Without it the former have the address of the API, and the latter are paths.
     public_url: Option<String> = "", Text, value::public_url;
     /// Directory of the embedded store and the keys that are made at the first start.
     data_dir: PathBuf = "./doorstep-data", Text, value::path;
