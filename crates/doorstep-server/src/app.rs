@@ -12,6 +12,7 @@ use doorstep_core::store::{Store, StoreError};
 use tokio::sync::{Semaphore, broadcast, watch};
 
 use crate::auth::KeyHash;
+use crate::auth::Proxies;
 use crate::auth::notes::Notes;
 use crate::auth::ring::{KeyRing, Sessions};
 use crate::rates::Rates;
@@ -51,6 +52,8 @@ impl Default for Limits {
 pub struct Place {
     /// Where people's browsers find it, without a slash at its end; `None`: it does not know.
     pub public_url: Option<String>,
+    /// What stands before it and says where requests come from.
+    pub trusted_proxies: Proxies,
 }
 
 /// Keys and sessions are read so many at a time.

@@ -3,6 +3,7 @@
 //! A request is judged before any handler sees it: its credential here, what it asks for by the table in `rules`. How far
 //! the credential [reaches](doorstep_core::reach::Reach) goes along to the store's own verbs.
 
+pub(crate) mod source;
 pub(crate) mod caller;
 pub(crate) mod ring;
 pub(crate) mod rules;
@@ -29,15 +30,13 @@ use http::header::AUTHORIZATION;
 use http::request::Parts;
 
 pub use doorstep_core::api_key::{KEY_BYTES_MAX, KeyHash, NotAHash};
+pub use source::{Peer, Proxies};
 
 use crate::app::App;
 use crate::problem::Problem;
 use caller::Caller;
 use rules::Need;
-
-/// The address at the other end of the connection.
-#[derive(Clone, Copy, Debug)]
-pub struct Peer(pub IpAddr);
+use source::Source;
 
 /// Lets a request pass that carries a credential which is good for it.
 pub(crate) async fn require_leave(
@@ -58,7 +57,7 @@ pub(crate) async fn require_leave(
 
 /// Who it is.
 fn recognise(app: &App, head: &Parts) -> Result<Caller, Problem> {
-    let from = head.extensions.get::<Peer>().map(|peer| peer.0.to_canonical());
+    let from = head.extensions.get::<Source>().and_then(|source| source.0);
     match head.headers.get(AUTHORIZATION) {
         Some(given) => {
             let key = given.to_str().ok().and_then(bearer);

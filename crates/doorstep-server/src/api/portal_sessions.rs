@@ -25,10 +25,10 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::ask::Query;
-use crate::auth::Peer;
 use crate::auth::caller::Caller;
 use crate::auth::cookie;
 use crate::auth::ring::SESSIONS_MAX;
+use crate::auth::source::Source;
 use crate::body::Json;
 use crate::problem::Problem;
 use crate::shape;
@@ -154,7 +154,7 @@ async fn end_all(
     responses((status = 200, body = SessionView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn enter(
     State(app): State<Arc<App>>,
-    peer: Option<Extension<Peer>>,
+    source: Option<Extension<Source>>,
     headers: HeaderMap,
     Json(entry): Json<Entry>,
 ) -> Result<Response, Problem> {
@@ -171,7 +171,7 @@ async fn enter(
     let (code, hash, now) = (KeyHash::of(&entry.code), KeyHash::of(&token), app.engine.now());
     let opened = session.opened(&code, hash.clone(), now).ok_or_else(wrong)?;
     let tenant_id = session.tenant_id;
-    let from = peer.map(|peer| peer.0.0.to_canonical());
+    let from = source.and_then(|source| source.0.0);
     let caller = Caller { actor: Actor::Portal { id }, scopes: [].into(), reach: Reach::Tenant(tenant_id), from };
     let nothing = (&Value::Null, &Value::Null);
     let mandate = caller.mandate(&app, Action::PortalSessionOpen, Some(tenant_id), id, nothing);

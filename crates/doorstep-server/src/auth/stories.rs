@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
+use axum::body::Body;
 use doorstep_core::api_key::{KeyHash, Scope};
 use doorstep_core::id::SessionId;
 use doorstep_core::portal::{PortalKey, PortalSession};
 use doorstep_core::reach::Reach;
 use doorstep_core::store::Write;
 use doorstep_core::time::Millis;
-use http::StatusCode;
+use http::{Request, StatusCode};
 use serde_json::{Value, json};
 
+use super::Proxies;
 use super::world::{With, World};
 use crate::Place;
 
@@ -170,9 +172,33 @@ async fn a_portal_session_is_entered_once_and_left_for_good() {
 }
 
 #[tokio::test]
+async fn a_trusted_proxys_word_on_the_source_counts_for_keys_and_in_the_log() {
+    let world = World::new().await;
+    let body = json!({ "name": "k", "scopes": ["admin"], "source_cidrs": ["203.0.113.0/24"] });
+    let (_, key) = make_key(&world, body).await;
+    for (trusted, told, expected) in [
+        ("192.0.2.0/24", "198.51.100.66, 203.0.113.9", StatusCode::CREATED),
+        ("192.0.2.0/24", "203.0.113.9, 198.51.100.66", StatusCode::FORBIDDEN),
+        ("192.0.3.0/24", "203.0.113.9", StatusCode::FORBIDDEN),
+    ] {
+        let place = Place { trusted_proxies: Proxies::parse(trusted).unwrap(), ..Place::default() };
+        let proxied = World::placed(Arc::clone(&world.store), place).await;
+        let request = Request::post("/v1/tenants").header("authorization", format!("Bearer {key}"));
+        let request = request.header("x-forwarded-for", told).header("content-type", "application/json");
+        let answer = proxied.call(request.body(Body::from(r#"{"name": "new"}"#)).unwrap()).await;
+        assert_eq!(answer.status(), expected, "{trusted} {told}");
+        proxied.app.write_notes().await;
+    }
+    let noted = audited(&world, "?created_after=2020-01-01T00:00:00Z&limit=4").await;
+    let from: Vec<&Value> = noted[..3].iter().map(|entry| &entry["from"]).collect();
+    assert_eq!(from, ["192.0.2.7", "198.51.100.66", "203.0.113.9"]);
+}
+
+#[tokio::test]
 async fn the_address_of_a_portal_session_is_whole_where_the_server_knows_its_own() {
     let world = World::new().await;
-    let place = Place { public_url: Some("https://hooks.example.com/doorstep".to_owned()) };
+    let public_url = Some("https://hooks.example.com/doorstep".to_owned());
+    let place = Place { public_url, ..Place::default() };
     let placed = World::placed(Arc::clone(&world.store), place).await;
     let (_, made) = placed.ask("POST", "/v1/portal-sessions", json!({ "tenant_id": world.own.tenant })).await;
     let code = made["code"].as_str().unwrap();

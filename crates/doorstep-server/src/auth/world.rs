@@ -234,7 +234,7 @@ impl World {
         (status, serde_json::from_slice(&bytes).unwrap_or_default())
     }
 
-    async fn call(&self, mut request: Request<Body>) -> axum::response::Response {
+    pub(crate) async fn call(&self, mut request: Request<Body>) -> axum::response::Response {
         request.extensions_mut().insert(Peer(PEER.parse::<IpAddr>().unwrap()));
         TowerToHyperService::new(self.router.clone()).call(request).await.unwrap()
     }

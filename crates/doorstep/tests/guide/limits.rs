@@ -98,6 +98,7 @@ fn the_api_and_its_events_are_bounded_as_the_page_says() {
     says(api, "bytes of a head, about", &[kib(connections.buffer_max)]);
     says(api, "connections", &[count(connections.connections_max)]);
     says(api, "a key that a client shows", &[count(api_key::KEY_BYTES_MAX)]);
+    says(api, "ranges of `trusted_proxies`", &[count(address::ALLOWED_RANGES_MAX)]);
     says(api, "changes noted in one line of the audit log", &[kib(audit::CHANGES_BYTES_MAX)]);
 
     says(events, "payload", &[kib(limits.payload_max)]);
