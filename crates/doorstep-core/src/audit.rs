@@ -104,6 +104,8 @@ actions! {
     EventTypeUpdate = "event_type.update",
     EventTypeDelete = "event_type.delete",
     KeyCreate = "key.create",
+    KeyUpdate = "key.update",
+    KeyRotate = "key.rotate",
     KeyRevoke = "key.revoke",
     PortalSessionCreate = "portal_session.create",
     PortalSessionOpen = "portal_session.open",

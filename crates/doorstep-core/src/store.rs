@@ -153,6 +153,9 @@ pub enum Write {
     ByHand(Box<ByHand>),
     /// A new key. Refused if there is one with this ID.
     PutApiKey(Box<ApiKey>),
+    /// A key's name, end, ranges and secrets; the rest stays as it is. `version` is the one that it replaces plus one, or the write is refused; also if
+    /// the key has ended.
+    ChangeApiKey(Box<ApiKey>),
     /// From now on it is good for nothing, for ever. Refused if it was revoked before.
     RevokeApiKey {
         key_id: KeyId,

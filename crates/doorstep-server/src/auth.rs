@@ -15,6 +15,8 @@ mod world;
 mod matrix;
 #[cfg(test)]
 mod stories;
+#[cfg(test)]
+mod changed_keys;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -74,20 +76,21 @@ fn recognise(app: &App, head: &Parts) -> Result<Caller, Problem> {
 
 fn by_key(app: &App, text: &str, from: Option<IpAddr>) -> Result<Caller, Problem> {
     if app.admin_key.is_of(text) {
-        return Ok(Caller { actor: Actor::Bootstrap, scopes: [Scope::Admin].into(), reach: Reach::All, from });
+        let (actor, scopes) = (Actor::Bootstrap, [Scope::Admin].into());
+        return Ok(Caller { actor, scopes, reach: Reach::All, from, shown: None });
     }
     let unknown = || {
         Problem::unauthorized("this key is not known (any more): check that it is the right one, or ask for a new one")
     };
     let given = KeyText::parse(text).map_err(|fault| Problem::unauthorized(&fault.to_string()))?;
     let held = app.keys.get(given.id).ok_or_else(unknown)?;
-    if !held.key.hash.is_of(text) {
+    let (now, shown) = (app.engine.now(), given.hash());
+    if !held.key.recognises(&shown, now) {
         return Err(unknown());
     }
-    let now = app.engine.now();
     let key = &held.key;
     let actor = Actor::Key { id: key.id, name: key.name.clone() };
-    let caller = Caller { actor, scopes: key.scopes.clone(), reach: key.reach(), from };
+    let caller = Caller { actor, scopes: key.scopes.clone(), reach: key.reach(), from, shown: Some(shown) };
     if key.is_over(now) {
         return Err(Problem::unauthorized("this key has expired: ask for a new one"));
     }
@@ -107,7 +110,7 @@ fn by_token(app: &App, head: &Parts, token: &str, from: Option<IpAddr>) -> Resul
         return Err(Problem::forbidden("cross_site", "a portal session changes things from its own pages alone"));
     }
     let (actor, scopes) = (Actor::Portal { id }, [Scope::Read, Scope::Operate].into());
-    Ok(Caller { actor, scopes, reach: Reach::Tenant(session.tenant_id), from })
+    Ok(Caller { actor, scopes, reach: Reach::Tenant(session.tenant_id), from, shown: None })
 }
 
 fn judge(need: Need, caller: &Caller) -> Result<(), Problem> {

@@ -172,7 +172,8 @@ async fn enter(
     let opened = session.opened(&code, hash.clone(), now).ok_or_else(wrong)?;
     let tenant_id = session.tenant_id;
     let from = source.and_then(|source| source.0.0);
-    let caller = Caller { actor: Actor::Portal { id }, scopes: [].into(), reach: Reach::Tenant(tenant_id), from };
+    let (actor, reach) = (Actor::Portal { id }, Reach::Tenant(tenant_id));
+    let caller = Caller { actor, scopes: [].into(), reach, from, shown: None };
     let nothing = (&Value::Null, &Value::Null);
     let mandate = caller.mandate(&app, Action::PortalSessionOpen, Some(tenant_id), id, nothing);
     // The store decides, in one step, who came first with this code.

@@ -16,13 +16,13 @@ use super::Proxies;
 use super::world::{With, World};
 use crate::Place;
 
-async fn make_key(world: &World, body: Value) -> (String, String) {
+pub(super) async fn make_key(world: &World, body: Value) -> (String, String) {
     let (status, made) = world.ask("POST", "/v1/keys", body).await;
     assert_eq!(status, StatusCode::CREATED, "{made}");
     (made["id"].as_str().unwrap().to_owned(), made["key"].as_str().unwrap().to_owned())
 }
 
-async fn audited(world: &World, query: &str) -> Vec<Value> {
+pub(super) async fn audited(world: &World, query: &str) -> Vec<Value> {
     let (status, found) = world.ask("GET", &format!("/v1/audit{query}"), Value::Null).await;
     assert_eq!(status, StatusCode::OK, "{found}");
     found["data"].as_array().unwrap().clone()

@@ -178,6 +178,8 @@ impl World {
             last_used_at: None,
             revoked_at: None,
             hash: text.hash(),
+            old: None,
+            version: 1,
         };
         change(&mut key);
         self.store.write(vec![Write::PutApiKey(Box::new(key.clone()))], Timestamp(0)).await.unwrap();

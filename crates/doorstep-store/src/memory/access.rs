@@ -45,9 +45,8 @@ impl Memory {
             }
             Write::RemoveDestination { destination_id } => covers(self.tenant_of(*destination_id)),
             Write::PutApiKey(key) => reach.covers_owner(key.tenant_id),
-            Write::RevokeApiKey { key_id } => {
-                self.access.keys.get(key_id).is_none_or(|key| reach.covers_owner(key.tenant_id))
-            }
+            Write::ChangeApiKey(key) => self.is_key_within(reach, key.id),
+            Write::RevokeApiKey { key_id } => self.is_key_within(reach, *key_id),
             Write::PutPortalSession(session) => reach.covers(session.tenant_id),
             Write::OpenPortalSession { session_id, .. } | Write::EndPortalSession { session_id } => {
                 covers(self.access.sessions.get(session_id).map(|session| session.tenant_id))
@@ -63,6 +62,10 @@ impl Memory {
             | Write::RemoveEventType { .. }
             | Write::ByHand(_) => reach == Reach::All,
         }
+    }
+
+    fn is_key_within(&self, reach: Reach, id: KeyId) -> bool {
+        self.access.keys.get(&id).is_none_or(|key| reach.covers_owner(key.tenant_id))
     }
 
     pub(super) fn tenant_of(&self, id: DestinationId) -> Option<TenantId> {
@@ -87,6 +90,15 @@ impl Access {
             return Written::Refused(Refusal::VersionDiffers);
         }
         self.keys.insert(key.id, key);
+        Written::Saved
+    }
+
+    pub(super) fn change_key(&mut self, to: ApiKey, now: Timestamp) -> Written {
+        let Some(key) = self.keys.get_mut(&to.id) else { return Written::Refused(Refusal::NotFound) };
+        match key.changed(to, now) {
+            Ok(changed) => *key = changed,
+            Err(refusal) => return Written::Refused(refusal),
+        }
         Written::Saved
     }
 
