@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use reqwest::header::IF_MATCH;
 use reqwest::{Client as Http, Method, RequestBuilder, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -69,6 +70,18 @@ impl Client {
         query: &[(&str, String)],
         body: Option<&Value>,
     ) -> Result<String, Failure> {
+        self.ask_seen(method, path, query, body, None).await
+    }
+
+    /// The same, only if the version of what is changed is still this one.
+    pub(crate) async fn ask_seen(
+        &self,
+        method: Method,
+        path: &[&str],
+        query: &[(&str, String)],
+        body: Option<&Value>,
+        seen: Option<&str>,
+    ) -> Result<String, Failure> {
         let mut url = self.base.clone();
         url.set_fragment(None);
         url.set_query(None);
@@ -81,6 +94,9 @@ impl Client {
         let mut request = self.http.request(method, url).bearer_auth(&self.key).timeout(ANSWER_WITHIN);
         if let Some(body) = body {
             request = request.json(body);
+        }
+        if let Some(seen) = seen {
+            request = request.header(IF_MATCH, seen);
         }
         let answer = self.answer(request).await?;
         Ok(answer.text().await.context("the answer broke off")?)
@@ -125,13 +141,13 @@ async fn refused(answer: Response) -> Failure {
         _ => Exit::Failed,
     };
     let text = answer.text().await.unwrap_or_default();
-    let problem: Option<Value> = serde_json::from_str(&text).ok();
-    let Some(detail) = problem.as_ref().and_then(|problem| problem["detail"].as_str()) else {
+    let problem: Value = serde_json::from_str(&text).unwrap_or_default();
+    let Some(detail) = problem["detail"].as_str() else {
         let shown: String = text.chars().take(SHOWN_MAX).collect();
         return Failure::said(exit, format!("the server answered {status}: {shown}"));
     };
     let mut message = detail.to_owned();
-    let errors = problem.iter().filter_map(|problem| problem["errors"].as_array()).flatten();
+    let errors = problem["errors"].as_array().into_iter().flatten();
     for error in errors {
         let (pointer, detail) = (error["pointer"].as_str().unwrap_or("?"), error["detail"].as_str().unwrap_or("?"));
         // A single fault is often the whole of what was said already.
@@ -139,5 +155,5 @@ async fn refused(answer: Response) -> Failure {
             message.push_str(&format!("\n  {pointer}: {detail}"));
         }
     }
-    Failure::said(exit, message)
+    Failure::said(exit, message).with_problem(problem)
 }

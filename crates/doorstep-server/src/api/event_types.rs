@@ -117,6 +117,8 @@ pub(crate) struct EventTypeView {
     archived: bool,
     created_at: When,
     updated_at: When,
+    /// One more with every change; it is also the `ETag`.
+    version: u64,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -342,10 +344,19 @@ fn shown(registered: &RegisteredType) -> Response {
 
 impl EventTypeView {
     fn of(registered: &RegisteredType) -> Self {
-        let RegisteredType { name, description, schemas, default_version, example, ttl, archived, .. } =
+        let RegisteredType { name, description, schemas, default_version, example, ttl, archived, version, .. } =
             registered.clone();
-        let (created_at, updated_at) = (When(registered.created_at), When(registered.updated_at));
-        let ttl_ms = ttl.map(|ttl| ttl.0);
-        Self { name, description, schemas, default_version, example, ttl_ms, archived, created_at, updated_at }
+        Self {
+            name,
+            description,
+            schemas,
+            default_version,
+            example,
+            ttl_ms: ttl.map(|ttl| ttl.0),
+            archived,
+            created_at: When(registered.created_at),
+            updated_at: When(registered.updated_at),
+            version,
+        }
     }
 }
