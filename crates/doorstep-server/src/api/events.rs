@@ -19,7 +19,8 @@ use doorstep_core::trace::TraceParent;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -67,6 +68,21 @@ pub(crate) struct NewBatch<'a> {
     #[schema(value_type = Vec<Value>, min_items = 1, max_items = 1000)]
     events: Vec<&'a RawValue>,
 }
+
+/// CloudEvents in structured mode, each judged by itself: as many as events of our own.
+#[derive(Debug)]
+enum CloudEventBatch {}
+
+impl PartialSchema for CloudEventBatch {
+    fn schema() -> RefOr<Schema> {
+        match NewBatch::schema() {
+            RefOr::T(Schema::Object(mut batch)) => batch.properties.remove("events").unwrap_or_default(),
+            other => other,
+        }
+    }
+}
+
+impl ToSchema for CloudEventBatch {}
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct BatchResult {
@@ -158,8 +174,14 @@ pub(crate) struct EventOf {
 ///
 /// The answer comes once it is on disk. The same event again (by `id`, or by the header `Idempotency-Key`) is answered as
 /// before, and makes no second delivery.
-#[utoipa::path(post, path = "/v1/events", tag = "events", request_body = EventBody,
-    params(("idempotency-key" = Option<shape::IdempotencyKey>, Header), ("traceparent" = Option<shape::TraceParent>, Header)),
+///
+/// It may also be a CloudEvent 1.0: structured, as the body, or binary, in `ce-*` headers with its data as the body.
+#[utoipa::path(post, path = "/v1/events", tag = "events",
+    request_body(content((EventBody = "application/json"), (cloud::CloudEventBody = "application/cloudevents+json"))),
+    params(("idempotency-key" = Option<shape::IdempotencyKey>, Header), ("traceparent" = Option<shape::TraceParent>, Header),
+        ("ce-specversion" = Option<shape::CeSpecVersion>, Header), ("ce-id" = Option<shape::CeId>, Header),
+        ("ce-type" = Option<shape::CeType>, Header), ("ce-time" = Option<shape::CeTime>, Header),
+        ("ce-tenantid" = Option<shape::CeTenantId>, Header)),
     responses((status = 202, body = AcceptedView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn accept(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let taken = take_one(&app, caller.reach, request).await;
@@ -223,7 +245,8 @@ fn told(standing: Option<Standing>, replayed: bool) -> HeaderMap {
 /// Take many events in at once
 ///
 /// Each has its own result: one that is refused does not keep the others out. An `Idempotency-Key` covers the whole batch.
-#[utoipa::path(post, path = "/v1/events/batch", tag = "events", request_body = NewBatch,
+#[utoipa::path(post, path = "/v1/events/batch", tag = "events",
+    request_body(content((NewBatch = "application/json"), (CloudEventBatch = "application/cloudevents-batch+json"))),
     params(("idempotency-key" = Option<shape::IdempotencyKey>, Header), ("traceparent" = Option<shape::TraceParent>, Header)),
     responses((status = 200, body = BatchResult), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn accept_batch(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, Problem> {

@@ -4,9 +4,9 @@ use http::HeaderMap;
 use http::header::{COOKIE, HOST, ORIGIN};
 
 /// Over https, a browser takes this one from us alone, for the whole host alone …
-const SECURE_NAME: &str = "__Host-doorstep_portal";
+pub(crate) const SECURE_NAME: &str = "__Host-doorstep_portal";
 /// … and without it, this one.
-const PLAIN_NAME: &str = "doorstep_portal";
+pub(crate) const PLAIN_NAME: &str = "doorstep_portal";
 
 pub(crate) fn read(headers: &HeaderMap) -> Option<&str> {
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
