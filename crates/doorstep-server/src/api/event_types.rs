@@ -27,7 +27,7 @@ use crate::auth::caller::Caller;
 use crate::body::Json;
 use crate::etag::{check_match, etag};
 use crate::field::Field;
-use crate::page;
+use crate::page::Stretch;
 use crate::problem::{FieldFault, Problem};
 use crate::shape;
 use crate::when::When;
@@ -179,10 +179,9 @@ async fn list(
     State(app): State<Arc<App>>,
     Query(asked): Query<EventTypeList>,
 ) -> Result<axum::Json<EventTypePage>, Problem> {
-    let limit = page::limit(asked.limit)?;
-    let after: Option<EventType> = page::read_cursor("typ", asked.cursor.as_deref())?;
-    let mut found = app.engine.event_types(after.as_ref(), limit + 1);
-    let next_cursor = page::cut(&mut found, limit, |last| page::cursor("typ", &last.name));
+    let stretch = Stretch::<EventType>::asked("typ", asked.limit, asked.cursor.as_deref())?;
+    let mut found = app.engine.event_types(stretch.behind.as_ref(), stretch.and_one());
+    let next_cursor = stretch.cut(&mut found, |last| last.name.clone());
     Ok(axum::Json(EventTypePage { data: found.iter().map(|one| EventTypeView::of(one)).collect(), next_cursor }))
 }
 

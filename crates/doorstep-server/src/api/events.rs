@@ -14,7 +14,7 @@ use doorstep_core::event::Event;
 use doorstep_core::id::{EventId, TenantId};
 use doorstep_core::reach::Reach;
 use doorstep_core::route::EventType;
-use doorstep_core::store::{EventFilter, EventSummary, Page, Refusal};
+use doorstep_core::store::{EventFilter, EventSummary, Refusal};
 use doorstep_core::trace::TraceParent;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ use crate::ask::{Id, Query};
 use crate::auth::caller::Caller;
 use crate::body;
 use crate::object::Object;
-use crate::page;
+use crate::page::Stretch;
 use crate::problem::Problem;
 use crate::rates::Standing;
 use crate::shape;
@@ -324,16 +324,15 @@ async fn list(
     caller: Caller,
     Query(asked): Query<EventList>,
 ) -> Result<axum::Json<EventPage>, Problem> {
-    let limit = page::limit(asked.limit)?;
-    let before_seq = page::read_cursor("evt", asked.cursor.as_deref())?;
+    let stretch = Stretch::asked("evt", asked.limit, asked.cursor.as_deref())?;
     let filter = EventFilter {
         tenant_id: asked.tenant_id,
         event_type: asked.r#type,
         accepted_after: asked.created_after.map(|at| at.0),
         accepted_before: asked.created_before.map(|at| at.0),
     };
-    let mut found = app.store.event_list(caller.reach, filter, Page { before_seq, limit: limit + 1 }).await?;
-    let next_cursor = page::cut(&mut found, limit, |last| page::cursor("evt", last.seq));
+    let mut found = app.store.event_list(caller.reach, filter, stretch.page()).await?;
+    let next_cursor = stretch.cut(&mut found, |last| last.seq);
     Ok(axum::Json(EventPage { data: found.into_iter().map(EventView::of).collect(), next_cursor }))
 }
 

@@ -28,7 +28,7 @@ use crate::auth::caller::Caller;
 use crate::auth::ring::KEYS_MAX;
 use crate::body::Json;
 use crate::etag::etag;
-use crate::page;
+use crate::page::Stretch;
 use crate::problem::{FieldFault, Problem};
 use crate::shape;
 use crate::when::When;
@@ -146,10 +146,9 @@ async fn list(
     caller: Caller,
     Query(asked): Query<KeyList>,
 ) -> Result<axum::Json<KeyPage>, Problem> {
-    let limit = page::limit(asked.limit)?;
-    let after = page::read_cursor("key", asked.cursor.as_deref())?;
-    let mut found = app.store.api_keys(caller.reach, after, limit + 1).await?;
-    let next_cursor = page::cut(&mut found, limit, |last| page::cursor("key", last.id));
+    let stretch = Stretch::asked("key", asked.limit, asked.cursor.as_deref())?;
+    let mut found = app.store.api_keys(caller.reach, stretch.behind, stretch.and_one()).await?;
+    let next_cursor = stretch.cut(&mut found, |last| last.id);
     Ok(axum::Json(KeyPage { data: found.into_iter().map(KeyView::of).collect(), next_cursor }))
 }
 
