@@ -75,10 +75,12 @@ enum CloudEventBatch {}
 
 impl PartialSchema for CloudEventBatch {
     fn schema() -> RefOr<Schema> {
-        match NewBatch::schema() {
-            RefOr::T(Schema::Object(mut batch)) => batch.properties.remove("events").unwrap_or_default(),
-            other => other,
+        let RefOr::T(Schema::Object(mut batch)) = NewBatch::schema() else { return RefOr::default() };
+        let mut events = batch.properties.remove("events").unwrap_or_default();
+        if let RefOr::T(Schema::Array(events)) = &mut events {
+            events.description = Some("CloudEvents in structured mode, each judged by itself.".to_owned());
         }
+        events
     }
 }
 

@@ -38,7 +38,7 @@ const OVERLAP_MAX: Millis = Millis::from_hours(24 * 7);
 pub(crate) struct KeyChange {
     #[schema(value_type = Option<shape::Name>)]
     name: Option<String>,
-    /// Where it may be used from from now on; null or empty for anywhere.
+    /// Where it may be used from; null or empty for anywhere.
     #[serde(default)]
     #[schema(value_type = Option<Vec<shape::Cidr>>, max_items = 50)]
     source_cidrs: Field<Vec<String>>,
