@@ -47,13 +47,17 @@ def before_call(context, case, kwargs):
         # What is deleted is one that nobody else needs.
         if path.startswith(start) and method != "DELETE" and case.path_parameters:
             case.path_parameters["id"] = there
+    if path == "/v1/events" and case.headers:
+        binary(case.headers)
     if isinstance(case.body, dict):
         case.body = whole_numbers(case.body)
         if case.body.get("tenant_id"):
             case.body["tenant_id"] = THERE["tenant_id"]
-        if path == "/v1/events":
+        if path == "/v1/events" and "cloudevents" in case.media_type:
+            cloud_event(case.body)
+        elif path == "/v1/events":
             event(case.body)
-        elif path == "/v1/keys" and case.body.get("expires_at"):
+        elif path.startswith("/v1/keys") and case.body.get("expires_at"):
             case.body["expires_at"] = "2999-12-31T23:59:59Z"
         elif path.startswith("/v1/event-types"):
             event_type(case.body)
@@ -68,6 +72,25 @@ def event(body):
     # A registered type has a schema of its own, or is archived.
     body["type"] = "unregistered"
     headers(body)
+
+
+def cloud_event(body):
+    body["id"] = fresh(body["id"], 128)
+    body["type"] = "unregistered"
+    # The tenant is said here, or else in the query.
+    body["tenantid"] = THERE["tenant_id"]
+
+
+def binary(headers):
+    """The attributes of a CloudEvent in binary mode come together or not at all."""
+    given = [name for name in headers if name.lower().startswith("ce-")]
+    for name in given:
+        del headers[name]
+    if "ce-specversion" in given:
+        headers["ce-specversion"] = "1.0"
+        headers["ce-id"] = fresh("binary", 128)
+        headers["ce-type"] = "unregistered"
+        headers["ce-tenantid"] = THERE["tenant_id"]
 
 
 def event_type(body):

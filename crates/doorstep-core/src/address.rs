@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 use thiserror::Error;
 
-pub use allow::{ALLOWED_RANGES_MAX, RuleFault};
+pub use allow::{ALLOWED_RANGES_MAX, RuleFault, ranges_of};
 pub use ranges::Denial;
 pub use target::{TargetHost, TargetUrl, URL_BYTES_MAX, UrlFault};
 

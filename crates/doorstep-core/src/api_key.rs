@@ -16,6 +16,7 @@ use thiserror::Error;
 
 use crate::id::{KeyId, TenantId, letters_of};
 use crate::reach::Reach;
+use crate::store::Refusal;
 use crate::time::Timestamp;
 
 /// A key as it is kept.
@@ -34,6 +35,20 @@ pub struct ApiKey {
     pub last_used_at: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
     pub hash: KeyHash,
+    /// The secret before the last rotation.
+    #[serde(default)]
+    pub old: Option<OldSecret>,
+    /// One more with every change.
+    #[serde(default)]
+    pub version: u64,
+}
+
+/// A secret that has a successor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OldSecret {
+    pub hash: KeyHash,
+    /// It is good until then, so that whoever uses it has time to take the new one.
+    pub until: Timestamp,
 }
 
 /// What a key is good for. `Admin` is good for everything, each of the others for itself alone.
@@ -77,6 +92,35 @@ impl ApiKey {
         self.expires_at.is_some_and(|at| at <= now)
     }
 
+    /// Whether it is good for nothing any more: that never changes again.
+    pub fn has_ended(&self, now: Timestamp) -> bool {
+        self.revoked_at.is_some() || self.is_over(now)
+    }
+
+    /// Whether this is its secret, or the one before while that is still good.
+    pub fn recognises(&self, shown: &KeyHash, now: Timestamp) -> bool {
+        let old = self.old.as_ref().filter(|old| now < old.until);
+        self.hash.is_same(shown) || old.is_some_and(|old| old.hash.is_same(shown))
+    }
+
+    /// The same with a new secret. The present one is good until then; one from before that is not any more.
+    pub fn rotated(&self, hash: KeyHash, old_until: Timestamp) -> Self {
+        let old = OldSecret { hash: self.hash.clone(), until: old_until };
+        Self { hash, old: Some(old), ..self.clone() }
+    }
+
+    /// What a change makes of it. Whatever it says, the key stays what it was made for: its scopes, its tenant, and when it was made and used.
+    pub fn changed(&self, to: Self, now: Timestamp) -> Result<Self, Refusal> {
+        if self.has_ended(now) {
+            return Err(Refusal::NotFound);
+        }
+        if to.version != self.version + 1 {
+            return Err(Refusal::VersionDiffers);
+        }
+        let Self { id, scopes, tenant_id, created_at, last_used_at, revoked_at, .. } = self.clone();
+        Ok(Self { id, scopes, tenant_id, created_at, last_used_at, revoked_at, ..to })
+    }
+
     /// Whether it may be used from there. An address that is not known fits no range.
     pub fn may_come_from(&self, source: Option<IpAddr>) -> bool {
         self.source_cidrs.is_empty()
@@ -117,7 +161,12 @@ impl KeyHash {
 
     /// Takes the same time whether little or much of it fits.
     pub fn is_of(&self, text: &str) -> bool {
-        text.len() <= KEY_BYTES_MAX && verify_slices_are_equal(&self.0, &Self::of(text).0).is_ok()
+        text.len() <= KEY_BYTES_MAX && self.is_same(&Self::of(text))
+    }
+
+    /// The same for a hash.
+    pub fn is_same(&self, other: &Self) -> bool {
+        verify_slices_are_equal(&self.0, &other.0).is_ok()
     }
 
     pub fn as_bytes(&self) -> &[u8; 32] {
@@ -326,6 +375,8 @@ mod tests {
             last_used_at: None,
             revoked_at: Some(Timestamp(4)),
             hash: KeyHash::of("one"),
+            old: None,
+            version: 1,
         };
         assert!(!key.is_over(Timestamp(9)) && key.is_over(Timestamp(10)));
         assert_eq!(key.ended_at(), Some(Timestamp(4)));
@@ -354,5 +405,21 @@ mod tests {
         assert!(free.bounds_source(&[]) && free.bounds_end(None), "whoever has no limits sets any");
         let json = serde_json::to_string(&key).unwrap();
         assert_eq!(serde_json::from_str::<ApiKey>(&json).unwrap(), key);
+    }
+
+    #[test]
+    fn a_rotated_key_knows_its_new_secret_and_for_a_while_the_one_before() {
+        let [one, two, three] = ["one", "two", "three"].map(KeyHash::of);
+        let key: ApiKey = serde_json::from_value(serde_json::json!({
+            "id": KeyId(1), "name": "as it was written before there were versions", "scopes": ["read"], "tenant_id": null,
+            "source_cidrs": [], "created_at": 0, "expires_at": null, "last_used_at": null, "revoked_at": null, "hash": one,
+        }))
+        .unwrap();
+        let knows = |key: &ApiKey, at| [&one, &two, &three].map(|hash| key.recognises(hash, Timestamp(at)));
+        assert_eq!(knows(&key, 0), [true, false, false]);
+        let key = key.rotated(two.clone(), Timestamp(10));
+        assert_eq!((knows(&key, 9), knows(&key, 10)), ([true, true, false], [false, true, false]));
+        let key = key.rotated(three.clone(), Timestamp(10));
+        assert_eq!(knows(&key, 5), [false, true, true], "the first one is too old");
     }
 }

@@ -109,6 +109,8 @@ actions! {
     EventTypeUpdate = "event_type.update",
     EventTypeDelete = "event_type.delete",
     KeyCreate = "key.create",
+    KeyUpdate = "key.update",
+    KeyRotate = "key.rotate",
     KeyRevoke = "key.revoke",
     MasterKeyRotate = "master_key.rotate",
     PortalSessionCreate = "portal_session.create",

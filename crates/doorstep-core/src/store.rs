@@ -168,6 +168,9 @@ pub enum Write {
     ByHand(Box<ByHand>),
     /// A new key. Refused if there is one with this ID.
     PutApiKey(Box<ApiKey>),
+    /// A key's name, end, ranges and secrets; the rest stays as it is. `version` is the one that it replaces plus one, or the write is refused; also if
+    /// the key has ended.
+    ChangeApiKey(Box<ApiKey>),
     /// From now on it is good for nothing, for ever. Refused if it was revoked before.
     RevokeApiKey {
         key_id: KeyId,
@@ -468,8 +471,10 @@ pub struct Ages {
     /// Accepted before this, and none of its deliveries is left. Until then a repetition is recognised (I2).
     pub events: Timestamp,
     pub activity: Timestamp,
-    /// Lines of the audit log; API keys that ended before this, and portal sessions.
+    /// Lines of the audit log; API keys that ended before this.
     pub audit: Timestamp,
+    /// Portal sessions that were over before this.
+    pub sessions: Timestamp,
 }
 
 /// How many of each kind were forgotten. As many as the limit: there may be more.

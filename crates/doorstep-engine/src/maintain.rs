@@ -33,7 +33,7 @@ pub struct Retention {
     /// At least; an event is kept for as long as any of its deliveries.
     pub events: Millis,
     pub activity: Millis,
-    /// Also of keys that have ended, and of portal sessions.
+    /// Also of keys that have ended.
     pub audit: Millis,
 }
 
@@ -61,6 +61,8 @@ impl Retention {
             events: now - self.events,
             activity: now - self.activity,
             audit: now - self.audit,
+            // One that is over is good for nothing: what was done in it is in the audit log.
+            sessions: now,
         }
     }
 }
@@ -112,10 +114,11 @@ mod tests {
     use std::path::Path;
 
     use doorstep_core::delivery::BehindDead;
+    use doorstep_core::id::SessionId;
     use doorstep_core::reach::Reach;
     use doorstep_core::retry::Decision;
     use doorstep_core::store::{DeliveryFilter, Page, Write, Written};
-    use doorstep_store::conformance::samples::{DEAD, DST, NOW, accept, put, settle};
+    use doorstep_store::conformance::samples::{DEAD, DST, NOW, TENANT, accept, portal_session, put, settle};
     use doorstep_store::seal::{Keyring, MasterKey};
     use doorstep_store::sqlite::{SqliteLimits, SqliteStore};
     use tokio::sync::Notify;
@@ -211,6 +214,31 @@ mod tests {
         }
         assert_eq!(faults.get(), 0);
         assert_eq!(told.borrow().iter().map(|delivery| delivery.id.0).collect::<Vec<_>>(), [2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_portal_session_that_is_over_goes_soon_and_not_with_the_log() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = open(directory.path());
+        let session = |id| Write::PutPortalSession(Box::new(portal_session(SessionId(id), TENANT, NOW)));
+        write(&store, vec![session(1), session(2)]).await;
+        let (hours, done) = (Cell::new(0), Notify::new());
+        let (store, hours, done) = (&store, &hours, &done);
+        let steps = &RefCell::new(Vec::new());
+        let purge = |ages| async move {
+            let purged = store.purge(ages, STEP_MAX).await?;
+            steps.borrow_mut().push(purged.access);
+            hours.set(hours.get() + 2);
+            if steps.borrow().len() == 2 {
+                done.notify_one();
+            }
+            Ok(Purged::default())
+        };
+        tokio::select! {
+            () = keep_house(Retention::default(), || NOW + Millis::from_hours(hours.get()), || (), purge, |_| async {}) => {}
+            () = done.notified() => {}
+        }
+        assert_eq!(*steps.borrow(), [0, 2]);
     }
 
     #[test]

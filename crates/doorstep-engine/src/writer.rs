@@ -142,6 +142,7 @@ fn bytes(write: &Write) -> usize {
         | Write::RemoveDestination { .. }
         | Write::ByHand(_)
         | Write::PutApiKey(_)
+        | Write::ChangeApiKey(_)
         | Write::RevokeApiKey { .. }
         | Write::UsedApiKeys(_)
         | Write::PutPortalSession(_)

@@ -12,6 +12,7 @@ use doorstep_core::store::{Store, StoreError};
 use tokio::sync::{Semaphore, broadcast, watch};
 
 use crate::auth::KeyHash;
+use crate::auth::Proxies;
 use crate::auth::notes::Notes;
 use crate::auth::ring::{KeyRing, Sessions};
 use crate::auth::strangers::Strangers;
@@ -47,6 +48,15 @@ impl Default for Limits {
     }
 }
 
+/// Where the server stands.
+#[derive(Clone, Debug, Default)]
+pub struct Place {
+    /// Where people's browsers find it, without a slash at its end; `None`: it does not know.
+    pub public_url: Option<String>,
+    /// What stands before it and says where requests come from.
+    pub trusted_proxies: Proxies,
+}
+
 /// Keys and sessions are read so many at a time.
 const RECALLED_AT_ONCE: usize = 1_000;
 
@@ -61,6 +71,7 @@ pub struct App {
     pub(crate) notes: Notes,
     pub(crate) strangers: Strangers,
     pub(crate) limits: Limits,
+    pub(crate) place: Place,
     pub(crate) counts: Counts,
     pub(crate) rates: Rates,
     pub(crate) watchers: Arc<Semaphore>,
@@ -87,7 +98,7 @@ impl App {
         let watchers = Arc::new(Semaphore::new(limits.watchers_max));
         let (counts, rates, ending) = (Counts::default(), Rates::default(), watch::Sender::new(false));
         let (keys, sessions, notes) = (KeyRing::default(), Sessions::default(), Notes::default());
-        let strangers = Strangers::default();
+        let (strangers, place) = (Strangers::default(), Place::default());
         Self {
             engine,
             store,
@@ -98,11 +109,17 @@ impl App {
             notes,
             strangers,
             limits,
+            place,
             counts,
             rates,
             watchers,
             ending,
         }
+    }
+
+    #[must_use]
+    pub fn placed(self, place: Place) -> Self {
+        Self { place, ..self }
     }
 
     /// Brings to mind who may come in. Until then, only the first administrator's key is known.
@@ -114,12 +131,13 @@ impl App {
             after = Some(last.id);
             found.into_iter().for_each(|key| self.keys.put(key));
         }
-        let mut after = None;
+        let (mut after, now) = (None, self.engine.now());
         loop {
             let found = self.store.portal_sessions(Reach::All, after, RECALLED_AT_ONCE).await?;
             let Some(last) = found.last() else { break };
             after = Some(last.id);
-            found.into_iter().for_each(|session| self.sessions.put(session));
+            let open = found.into_iter().filter(|session| now < session.expires_at);
+            open.for_each(|session| self.sessions.put(session));
         }
         Ok(())
     }

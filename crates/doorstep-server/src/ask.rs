@@ -17,7 +17,6 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::app::App;
-use crate::page;
 use crate::problem::Problem;
 
 /// A query string is at most this long.
@@ -58,7 +57,7 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Query<T> {
 #[derive(Debug)]
 pub(crate) struct List<F> {
     pub(crate) filter: F,
-    pub(crate) limit: usize,
+    pub(crate) limit: Option<usize>,
     pub(crate) cursor: Option<String>,
 }
 
@@ -89,7 +88,7 @@ impl<F: Search> List<F> {
         let filter = F::read(asked.iter().map(|(name, text)| (&**name, &**text)));
         let filter = filter.map_err(|fault| at(&fault.name, fault.detail))?;
         let Paging { limit, cursor } = pairs::read(paging)?;
-        Ok(Self { filter, limit: page::limit(limit)?, cursor })
+        Ok(Self { filter, limit, cursor })
     }
 }
 

@@ -3,6 +3,7 @@
 //! A request is judged before any handler sees it: its credential here, what it asks for by the table in `rules`. How far
 //! the credential [reaches](doorstep_core::reach::Reach) goes along to the store's own verbs.
 
+pub(crate) mod source;
 pub(crate) mod caller;
 pub(crate) mod ring;
 pub(crate) mod rules;
@@ -15,6 +16,8 @@ pub(crate) mod world;
 mod matrix;
 #[cfg(test)]
 mod stories;
+#[cfg(test)]
+mod changed_keys;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -30,15 +33,13 @@ use http::header::AUTHORIZATION;
 use http::request::Parts;
 
 pub use doorstep_core::api_key::{KEY_BYTES_MAX, KeyHash, NotAHash};
+pub use source::{Peer, Proxies};
 
 use crate::app::App;
 use crate::problem::Problem;
 use caller::Caller;
 use rules::Need;
-
-/// The address at the other end of the connection.
-#[derive(Clone, Copy, Debug)]
-pub struct Peer(pub IpAddr);
+use source::Source;
 
 /// Lets a request pass that carries a credential which is good for it.
 pub(crate) async fn require_leave(
@@ -48,8 +49,7 @@ pub(crate) async fn require_leave(
 ) -> Result<Response, Problem> {
     let (mut head, body) = request.into_parts();
     let caller = recognise(&app, &head).inspect_err(|problem| {
-        let from = head.extensions.get::<Peer>().map(|peer| peer.0.to_canonical());
-        app.strangers.refused(&head.headers, from, problem);
+        app.strangers.refused(&head.headers, source_of(&head), problem);
     })?;
     let path = head.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
     if let Err(problem) = judge(rules::need(&head.method, path), &caller) {
@@ -60,9 +60,13 @@ pub(crate) async fn require_leave(
     Ok(next.run(Request::from_parts(head, body)).await)
 }
 
+fn source_of(head: &Parts) -> Option<IpAddr> {
+    head.extensions.get::<Source>().and_then(|source| source.0)
+}
+
 /// Who it is.
 fn recognise(app: &App, head: &Parts) -> Result<Caller, Problem> {
-    let from = head.extensions.get::<Peer>().map(|peer| peer.0.to_canonical());
+    let from = source_of(head);
     match head.headers.get(AUTHORIZATION) {
         Some(given) => {
             let key = given.to_str().ok().and_then(bearer);
@@ -79,20 +83,21 @@ fn recognise(app: &App, head: &Parts) -> Result<Caller, Problem> {
 
 fn by_key(app: &App, text: &str, from: Option<IpAddr>) -> Result<Caller, Problem> {
     if app.admin_key.is_of(text) {
-        return Ok(Caller { actor: Actor::Bootstrap, scopes: [Scope::Admin].into(), reach: Reach::All, from });
+        let (actor, scopes) = (Actor::Bootstrap, [Scope::Admin].into());
+        return Ok(Caller { actor, scopes, reach: Reach::All, from, shown: None });
     }
     let unknown = || {
         Problem::unauthorized("this key is not known (any more): check that it is the right one, or ask for a new one")
     };
     let given = KeyText::parse(text).map_err(|fault| Problem::unauthorized(&fault.to_string()))?;
     let held = app.keys.get(given.id).ok_or_else(unknown)?;
-    if !held.key.hash.is_of(text) {
+    let (now, shown) = (app.engine.now(), given.hash());
+    if !held.key.recognises(&shown, now) {
         return Err(unknown());
     }
-    let now = app.engine.now();
     let key = &held.key;
     let actor = Actor::Key { id: key.id, name: key.name.clone() };
-    let caller = Caller { actor, scopes: key.scopes.clone(), reach: key.reach(), from };
+    let caller = Caller { actor, scopes: key.scopes.clone(), reach: key.reach(), from, shown: Some(shown) };
     if key.is_over(now) {
         return Err(Problem::unauthorized("this key has expired: ask for a new one"));
     }
@@ -112,7 +117,7 @@ fn by_token(app: &App, head: &Parts, token: &str, from: Option<IpAddr>) -> Resul
         return Err(Problem::forbidden("cross_site", "a portal session changes things from its own pages alone"));
     }
     let (actor, scopes) = (Actor::Portal { id }, [Scope::Read, Scope::Operate].into());
-    Ok(Caller { actor, scopes, reach: Reach::Tenant(session.tenant_id), from })
+    Ok(Caller { actor, scopes, reach: Reach::Tenant(session.tenant_id), from, shown: None })
 }
 
 fn judge(need: Need, caller: &Caller) -> Result<(), Problem> {

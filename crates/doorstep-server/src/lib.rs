@@ -21,4 +21,4 @@ mod shape;
 mod when;
 mod api;
 
-pub use app::{App, Limits};
+pub use app::{App, Limits, Place};

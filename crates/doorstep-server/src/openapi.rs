@@ -5,13 +5,18 @@ use std::sync::Arc;
 use axum::Router;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use http::HeaderValue;
+use doorstep_core::api_key::Scope;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use http::{HeaderValue, Method};
 use utoipa::OpenApi;
 use utoipa::openapi::path::Parameter;
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::security::{
+    ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+};
 use utoipa::openapi::{Content, RefOr};
 
+use crate::auth::cookie;
+use crate::auth::rules::{self, Need};
 use crate::shape;
 
 /// Nothing comes from elsewhere, and nothing runs that is not a file of ours.
@@ -42,18 +47,53 @@ pub(crate) fn description() -> utoipa::openapi::OpenApi {
     let bearer =
         HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("An API key, or the admin key.")).build();
     let components = document.components.get_or_insert_default();
-    components.add_security_scheme("key", SecurityScheme::Http(bearer));
+    components.add_security_scheme(KEY, SecurityScheme::Http(bearer));
+    components.add_security_scheme(PORTAL, SecurityScheme::ApiKey(ApiKey::Cookie(cookie())));
     components.schemas.extend(shape::all().into_iter().map(|(name, schema)| (name.to_owned(), schema)));
-    document.security = Some(vec![SecurityRequirement::new("key", Vec::<String>::new())]);
+    document.security = Some(vec![by(KEY)]);
     document
 }
 
+const KEY: &str = "key";
+const PORTAL: &str = "portal";
+
+fn cookie() -> ApiKeyValue {
+    let about = format!(
+        "A portal session: what `POST /portal/session` answers a code with. Over http:// it is called `{}`. What changes something has to come from \
+         the portal's own pages.",
+        cookie::PLAIN_NAME
+    );
+    ApiKeyValue::with_description(cookie::SECURE_NAME, &about)
+}
+
+fn by(scheme: &str) -> SecurityRequirement {
+    SecurityRequirement::new(scheme, Vec::<String>::new())
+}
+
+/// What may be asked with a portal session too, or with nothing else.
+fn let_in(method: &Method, path: &str) -> Option<Vec<SecurityRequirement>> {
+    match rules::need(method, path) {
+        Need::Has(Scope::Read | Scope::Operate) => Some(vec![by(KEY), by(PORTAL)]),
+        Need::PortalSession => Some(vec![by(PORTAL)]),
+        Need::Has(Scope::Ingest | Scope::Admin) | Need::Everywhere(_) => None,
+    }
+}
+
 /// Gives every operation a name that no other has, `deliveries_retry`, since clients are made from it; and problems their type.
-/// A parameter that may be left out is never null.
+/// A parameter that may be left out is never null. Where a portal session is let in, that is said.
 pub(crate) fn polish(document: &mut utoipa::openapi::OpenApi) {
-    for item in document.paths.paths.values_mut() {
-        let all = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch];
-        for operation in all.into_iter().flatten() {
+    for (path, item) in &mut document.paths.paths {
+        let all = [
+            (Method::GET, &mut item.get),
+            (Method::PUT, &mut item.put),
+            (Method::POST, &mut item.post),
+            (Method::DELETE, &mut item.delete),
+            (Method::PATCH, &mut item.patch),
+        ];
+        for (method, operation) in all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
+        {
+            // Those that anybody may ask say so themselves.
+            operation.security = operation.security.take().or_else(|| let_in(&method, path));
             let tag = operation.tags.as_ref().and_then(|tags| tags.first().cloned()).unwrap_or_default();
             let handler = operation.operation_id.take().unwrap_or_default();
             operation.operation_id = Some(format!("{}_{handler}", tag.replace(['-', ' '], "_")));

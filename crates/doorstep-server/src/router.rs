@@ -13,7 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::api;
 use crate::app::App;
-use crate::auth::require_leave;
+use crate::auth::{require_leave, source};
 use crate::openapi;
 use crate::problem::Problem;
 
@@ -28,7 +28,8 @@ pub(crate) fn parts(app: Arc<App>) -> (Router, OpenApi) {
     let (router, mut document) = described(guarded).split_for_parts();
     openapi::polish(&mut document);
     let router = router.merge(openapi::routes(&document));
-    let router = router.fallback(no_route).method_not_allowed_fallback(no_method).with_state(app);
+    let router = router.fallback(no_route).method_not_allowed_fallback(no_method);
+    let router = router.layer(from_fn_with_state(Arc::clone(&app), source::find)).with_state(app);
     let router = router.layer(from_fn(kept_by_nobody));
     (router, document)
 }

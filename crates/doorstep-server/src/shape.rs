@@ -217,6 +217,18 @@ shapes! {
     TraceParent = json!({"type": "string", "example": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"});
     /// The `ETag` that was seen last: the change is made only if it is still the one. Several with commas, or `*` for any.
     IfMatch = json!({"type": "string", "example": "\"1\""});
+    /// The version of the specification.
+    CloudEventsVersion = json!({"type": "string", "enum": ["1.0"]});
+    /// `1.0` makes this a CloudEvent in binary mode: its attributes are headers, and the body is its data, of any content type.
+    CeSpecVersion = json!({"type": "string", "example": "1.0"});
+    /// The ID of a CloudEvent in binary mode, which has to have one.
+    CeId = json!({"type": "string", "example": "A234-1234-1234"});
+    /// The type of a CloudEvent in binary mode, which has to have one.
+    CeType = json!({"type": "string", "example": "invoice.paid"});
+    /// The producer's time of a CloudEvent in binary mode.
+    CeTime = json!({"type": "string", "example": "2026-11-15T12:00:00Z"});
+    /// Whose event a CloudEvent in binary mode is, unless `?tenant_id=` says so.
+    CeTenantId = json!({"type": "string", "example": "ten_01j9zq3k5v8w2x4y6z7a8b9c0d"});
     /// The code of a portal session, which works once.
     PortalCode = json!({"type": "string", "pattern": format!("^pss_{LETTERS}_[0-9a-hjkmnp-tv-z]{{52}}$")});
 }

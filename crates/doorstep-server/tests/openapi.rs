@@ -69,6 +69,45 @@ fn every_operation_that_needs_a_key_says_what_a_refusal_looks_like() {
     }
 }
 
+#[test]
+fn portal_sessions_are_let_in_where_the_rules_let_them_in() {
+    let document = document();
+    let cookie = &document["components"]["securitySchemes"]["portal"];
+    assert_eq!((&cookie["type"], &cookie["in"]), (&"apiKey".into(), &"cookie".into()), "{cookie}");
+    let (key, portal) = (serde_json::json!({"key": []}), serde_json::json!({"portal": []}));
+    let all: std::collections::BTreeMap<String, &Value> = operations(&document).collect();
+    for (what, expected) in [
+        ("get /v1/deliveries", vec![&key, &portal]),
+        ("post /v1/destinations/{id}/pause", vec![&key, &portal]),
+        ("get /portal/session", vec![&portal]),
+        ("post /v1/events", vec![]),
+        ("get /v1/keys", vec![]),
+        ("post /v1/tenants", vec![]),
+    ] {
+        let said: Vec<&Value> = all[what]["security"].as_array().into_iter().flatten().collect();
+        assert_eq!(said, expected, "{what}");
+    }
+    assert_eq!(document["security"], serde_json::json!([key]), "the rest needs a key");
+}
+
+#[test]
+fn events_are_described_in_every_form_that_they_are_taken_in() {
+    let document = document();
+    let all: std::collections::BTreeMap<String, &Value> = operations(&document).collect();
+    let forms = |what: &str| {
+        let content = all[what]["requestBody"]["content"].as_object().unwrap();
+        content.keys().cloned().collect::<BTreeSet<String>>()
+    };
+    let expected = |kinds: [&str; 2]| kinds.map(str::to_owned).into();
+    assert_eq!(forms("post /v1/events"), expected(["application/json", "application/cloudevents+json"]));
+    assert_eq!(forms("post /v1/events/batch"), expected(["application/json", "application/cloudevents-batch+json"]));
+    let parameters = all["post /v1/events"]["parameters"].as_array().unwrap().iter();
+    let headers: BTreeSet<&str> = parameters.filter_map(|parameter| parameter["name"].as_str()).collect();
+    for header in ["ce-specversion", "ce-id", "ce-type", "ce-time", "ce-tenantid"] {
+        assert!(headers.contains(header), "{header} is not described");
+    }
+}
+
 /// Every example in it, with its place, and the schema that it has to fit.
 fn examples(document: &Value) -> Vec<(String, Value, Value)> {
     let mut found = Vec::new();

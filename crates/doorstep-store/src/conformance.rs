@@ -103,6 +103,7 @@ macro_rules! store_conforms {
             nobody_changes_what_is_out_of_their_reach,
             a_change_by_hand_is_noted_if_it_took_effect,
             the_audit_log_is_searched_newest_first_and_forgotten_from_its_front,
+            a_key_changes_but_not_what_it_was_made_for,
             a_key_is_revoked_for_ever,
             a_portal_session_is_opened_once_and_ends,
         );

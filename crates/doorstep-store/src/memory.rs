@@ -120,6 +120,7 @@ impl Memory {
             Write::RemoveDestination { destination_id } => self.remove_destination(destination_id),
             Write::ByHand(by_hand) => self.by_hand(*by_hand, now),
             Write::PutApiKey(key) => self.access.put_key(*key),
+            Write::ChangeApiKey(key) => self.access.change_key(*key, now),
             Write::RevokeApiKey { key_id } => self.access.revoke_key(key_id, now),
             Write::UsedApiKeys(used) => self.access.used_keys(used),
             Write::PutPortalSession(session) => self.access.put_session(*session),

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use doorstep_store::sqlite::DataDir;
 use serde::Serialize;
 
 use crate::config::{self, Config};
@@ -96,10 +97,21 @@ fn admin_key(config: &Config) -> Finding {
 
 fn master_key(config: &Config) -> Finding {
     let path = config.data_dir.join(master_key::FILE);
+    let shown = path.display();
     let (result, detail) = match (&config.master_key, path.exists()) {
         (Some(_), _) => (Verdict::Ok, "given".to_owned()),
-        (None, true) => (Verdict::Ok, format!("in {}", path.display())),
-        (None, false) => (Verdict::Ok, format!("made at the first start, in {}", path.display())),
+        (None, true) => match master_key::read(&path) {
+            Ok(_) => (Verdict::Ok, format!("in {shown}")),
+            Err(fault) => {
+                (Verdict::Fail, format!("{fault:#}: put the right one back, or give it as DOORSTEP_MASTER_KEY"))
+            }
+        },
+        // A new one would not open anything, so the server does not start.
+        (None, false) if DataDir::holds_data(&config.data_dir) => {
+            let advice = "put it back, or give it as DOORSTEP_MASTER_KEY";
+            (Verdict::Fail, format!("{shown} is not there, and what is stored is sealed with it: {advice}"))
+        }
+        (None, false) => (Verdict::Ok, format!("made at the first start, in {shown}")),
     };
     Finding { check: "master key", result, detail }
 }
@@ -153,4 +165,43 @@ fn shown(findings: &[Finding], json: bool) -> String {
         };
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use doorstep_store::sqlite::SqliteLimits;
+
+    use super::*;
+
+    /// What is said of the master key of this directory.
+    fn said(data_dir: &Path) -> (Verdict, String) {
+        let mut config = config::load(&config::Args::default(), [], &[]).unwrap().config;
+        config.data_dir = data_dir.to_owned();
+        let Finding { result, detail, .. } = master_key(&config);
+        (result, detail)
+    }
+
+    #[test]
+    fn a_master_key_is_made_only_where_nothing_is_sealed_yet() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("data");
+        let (result, detail) = said(&path);
+        assert_eq!((result, detail.starts_with("made at the first start")), (Verdict::Ok, true), "{detail}");
+
+        let taken = DataDir::take(&path).unwrap();
+        let keys = master_key::keyring(None, &taken).unwrap();
+        drop(taken.open(keys, &SqliteLimits::default()).unwrap());
+        let (result, detail) = said(&path);
+        assert_eq!((result, detail.starts_with("in ")), (Verdict::Ok, true), "{detail}");
+
+        let file = path.join(master_key::FILE);
+        std::fs::write(&file, "no key").unwrap();
+        let (result, detail) = said(&path);
+        assert_eq!((result, detail.contains("does not hold a key")), (Verdict::Fail, true), "{detail}");
+
+        std::fs::remove_file(&file).unwrap();
+        let (result, detail) = said(&path);
+        assert_eq!((result, detail.contains("is not there")), (Verdict::Fail, true), "{detail}");
+        assert!(!file.exists(), "a look makes nothing");
+    }
 }

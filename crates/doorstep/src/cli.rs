@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::failure::Failure;
 use crate::{about, bench, check, config, ctl, demo, listen, policy, send, serve, sign, tail, verify};
@@ -74,10 +74,18 @@ enum Command {
 
 pub(crate) fn run() -> ExitCode {
     // A usage mistake ends here, in clap's words and with its exit code, which is ours: 2.
-    match dispatch(Cli::parse().command) {
+    let given = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&given).unwrap_or_else(|fault| fault.exit());
+    match dispatch(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.tell(),
+        Err(failure) => failure.tell(is_for_programs(&given)),
     }
+}
+
+/// Whether the command was given `--json`.
+fn is_for_programs(given: &ArgMatches) -> bool {
+    let here = given.try_get_one("json").is_ok_and(|json| json == Some(&true));
+    here || given.subcommand().is_some_and(|(_, of_part)| is_for_programs(of_part))
 }
 
 fn dispatch(command: Command) -> Result<(), Failure> {
@@ -117,6 +125,20 @@ mod tests {
     #[test]
     fn the_commands_and_their_options_fit_together() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn programs_are_those_who_ask_for_json() {
+        for (words, json) in [
+            (&["doorstep", "tenants", "list", "--json"][..], true),
+            (&["doorstep", "tenants", "list"], false),
+            (&["doorstep", "tenants", "create", "--", "--json"], false),
+            (&["doorstep", "check", "--json"], true),
+            (&["doorstep", "openapi"], false),
+        ] {
+            let given = Cli::command().try_get_matches_from(words).unwrap();
+            assert_eq!(is_for_programs(&given), json, "{words:?}");
+        }
     }
 
     /// Every command that does something, as it is typed.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use reqwest::header::{ETAG, HeaderValue, IF_MATCH};
+use reqwest::header::{ETAG, IF_MATCH};
 use reqwest::{Client as Http, Method, RequestBuilder, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -70,26 +70,28 @@ impl Client {
         query: &[(&str, String)],
         body: Option<&Value>,
     ) -> Result<String, Failure> {
-        text(self.answer(self.asking(method, path, query, body)).await?).await
+        self.ask_seen(method, path, query, body, None).await
     }
 
     /// One thing, and the version that it is seen in.
-    pub(crate) async fn look(&self, path: &[&str]) -> Result<(Value, Option<HeaderValue>), Failure> {
+    pub(crate) async fn look(&self, path: &[&str]) -> Result<(Value, Option<String>), Failure> {
         let answer = self.answer(self.asking(Method::GET, path, &[], None)).await?;
-        let version = answer.headers().get(ETAG).cloned();
+        let version = answer.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
         Ok((read(answer).await?, version))
     }
 
-    /// Changes a thing, if it is still in the version in which it was seen.
-    pub(crate) async fn change(
+    /// The text of the answer to a change, which is made only if what is changed is still in the version that was seen.
+    pub(crate) async fn ask_seen(
         &self,
+        method: Method,
         path: &[&str],
-        body: &Value,
-        seen: Option<HeaderValue>,
+        query: &[(&str, String)],
+        body: Option<&Value>,
+        seen: Option<&str>,
     ) -> Result<String, Failure> {
-        let mut request = self.asking(Method::PATCH, path, &[], Some(body));
-        if let Some(version) = seen {
-            request = request.header(IF_MATCH, version);
+        let mut request = self.asking(method, path, query, body);
+        if let Some(seen) = seen {
+            request = request.header(IF_MATCH, seen);
         }
         text(self.answer(request).await?).await
     }
@@ -154,13 +156,13 @@ async fn refused(answer: Response) -> Failure {
         _ => Exit::Failed,
     };
     let text = answer.text().await.unwrap_or_default();
-    let problem: Option<Value> = serde_json::from_str(&text).ok();
-    let Some(detail) = problem.as_ref().and_then(|problem| problem["detail"].as_str()) else {
+    let problem: Value = serde_json::from_str(&text).unwrap_or_default();
+    let Some(detail) = problem["detail"].as_str() else {
         let shown: String = text.chars().take(SHOWN_MAX).collect();
         return Failure::said(exit, format!("the server answered {status}: {shown}"));
     };
     let mut message = detail.to_owned();
-    let errors = problem.iter().filter_map(|problem| problem["errors"].as_array()).flatten();
+    let errors = problem["errors"].as_array().into_iter().flatten();
     for error in errors {
         let (pointer, detail) = (error["pointer"].as_str().unwrap_or("?"), error["detail"].as_str().unwrap_or("?"));
         // A single fault is often the whole of what was said already.
@@ -168,5 +170,5 @@ async fn refused(answer: Response) -> Failure {
             message.push_str(&format!("\n  {pointer}: {detail}"));
         }
     }
-    Failure::said(exit, message)
+    Failure::said(exit, message).with_problem(problem)
 }

@@ -14,6 +14,7 @@ mod list;
 mod many;
 pub(crate) mod given;
 pub(crate) mod moment;
+mod seen;
 mod show;
 mod sure;
 mod table;
@@ -24,6 +25,7 @@ use serde_json::Value;
 use crate::client::{self, Client};
 use crate::failure::Failure;
 use crate::{output, runtime};
+use seen::Seen;
 use show::Kind;
 
 /// Which server, and in what form its answers are shown.
@@ -77,6 +79,18 @@ impl Session {
 
     async fn send(&self, kind: &Kind, method: Method, path: &[&str], body: Option<&Value>) -> Result<(), Failure> {
         let text = self.client.ask(method, path, &[], body).await?;
+        output::print(&show::one(kind, &text, self.form)?)
+    }
+
+    /// Changes a thing, if its version is still the one that was seen.
+    async fn change(
+        &self,
+        kind: &Kind,
+        (method, path): (Method, &[&str]),
+        body: &Value,
+        seen: &Seen,
+    ) -> Result<(), Failure> {
+        let text = self.client.ask_seen(method, path, &[], Some(body), seen.header().as_deref()).await?;
         output::print(&show::one(kind, &text, self.form)?)
     }
 

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 
+use serde_json::Value;
+
 /// What a script can tell a failure by. The numbers are promised: docs and other people's scripts rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -24,26 +26,60 @@ pub(crate) enum Exit {
     Interrupted = 130,
 }
 
+impl Exit {
+    /// In a line of JSON.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Usage => "usage",
+            Self::ConfigInvalid => "config_invalid",
+            Self::NotFound => "not_found",
+            Self::Auth => "auth",
+            Self::Conflict => "conflict",
+            Self::Unreachable => "unreachable",
+            Self::Partial => "partial",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
 /// A command's failure: the exit code, and the reason with its causes.
 pub(crate) struct Failure {
     exit: Exit,
     reason: anyhow::Error,
+    /// What the server said, if it refused.
+    problem: Option<Box<Value>>,
 }
 
 impl Failure {
     pub(crate) fn new(exit: Exit, reason: impl Into<anyhow::Error>) -> Self {
-        Self { exit, reason: reason.into() }
+        Self { exit, reason: reason.into(), problem: None }
     }
 
     /// A failure that is told in one sentence.
     pub(crate) fn said(exit: Exit, message: impl fmt::Display) -> Self {
-        Self { exit, reason: anyhow::anyhow!("{message}") }
+        Self::new(exit, anyhow::anyhow!("{message}"))
     }
 
-    /// Prints the failure and gives the process its exit code.
-    pub(crate) fn tell(&self) -> ExitCode {
+    /// With the problem (RFC 9457) that the server answered with.
+    pub(crate) fn with_problem(self, problem: Value) -> Self {
+        Self { problem: Some(Box::new(problem)), ..self }
+    }
+
+    /// The server's problem as it is, or else one in the same form.
+    pub(crate) fn as_problem(&self) -> Value {
+        if let Some(problem) = &self.problem {
+            return Value::clone(problem);
+        }
+        let detail: Vec<String> = self.reason.chain().map(ToString::to_string).collect();
+        serde_json::json!({ "type": "about:blank", "title": "The command failed", "detail": detail.join(": "), "code": self.exit.name() })
+    }
+
+    /// Prints the failure, for programs as a line of JSON, and gives the process its exit code.
+    pub(crate) fn tell(&self, for_programs: bool) -> ExitCode {
         // When standard error is gone as well, the exit code has to say it all.
-        let _ = write!(std::io::stderr().lock(), "{self}");
+        let mut stderr = std::io::stderr().lock();
+        let _ = if for_programs { writeln!(stderr, "{}", self.as_problem()) } else { write!(stderr, "{self}") };
         ExitCode::from(self.exit as u8)
     }
 
@@ -72,7 +108,7 @@ impl fmt::Debug for Failure {
 /// With `?`, whatever has no number of its own is an ordinary failure.
 impl From<anyhow::Error> for Failure {
     fn from(reason: anyhow::Error) -> Self {
-        Self { exit: Exit::Failed, reason }
+        Self::new(Exit::Failed, reason)
     }
 }
 
@@ -88,6 +124,17 @@ mod tests {
         let failure = Failure::from(lost.context("cannot write curve.svg").unwrap_err());
         assert_eq!(failure.to_string(), "error: cannot write curve.svg\n  because: the disk is full\n");
         assert_eq!(failure.exit(), Exit::Failed);
+    }
+
+    #[test]
+    fn programs_are_told_in_one_line_and_in_the_servers_words_if_it_has_any() {
+        let lost: Result<(), _> = Err(std::io::Error::other("the\ndisk is full"));
+        let failure = Failure::from(lost.context("cannot write").unwrap_err());
+        let told = failure.as_problem();
+        assert_eq!((&told["detail"], &told["code"]), (&"cannot write: the\ndisk is full".into(), &"failed".into()));
+        assert!(!told.to_string().contains('\n'));
+        let problem = serde_json::json!({ "code": "not_found", "status": 404, "trace": "kept" });
+        assert_eq!(failure.with_problem(problem.clone()).as_problem(), problem);
     }
 
     #[test]

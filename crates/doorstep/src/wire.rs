@@ -23,7 +23,7 @@ use doorstep_engine::run::{self, Handle, Parts};
 use doorstep_engine::sender::{Sender, SenderSettings};
 use doorstep_engine::writer::Writer;
 use doorstep_server::auth::KeyHash;
-use doorstep_server::{App, Limits};
+use doorstep_server::{App, Limits, Place};
 use doorstep_store::sqlite::{DataDir, SqliteLimits};
 use tokio::sync::broadcast;
 use tokio::task::JoinHandle;
@@ -101,7 +101,8 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAd
         strict_event_types: config.strict_event_types,
         ..Limits::default()
     };
-    let app = Arc::new(App::new(desk, store, news, admin_key, limits));
+    let place = Place { public_url: config.public_url.clone(), trusted_proxies: config.trusted_proxies.clone() };
+    let app = Arc::new(App::new(desk, store, news, admin_key, limits).placed(place));
     app.recall().await?;
     let noting = Arc::clone(&app);
     let notes_task = tokio::spawn(async move { noting.keep_notes().await });

@@ -24,6 +24,12 @@ pub enum RuleFault {
     NotANat64Prefix(String),
 }
 
+/// A list of its own: CIDRs or single addresses, separated by commas or spaces.
+pub fn ranges_of(list: &str) -> Result<Vec<IpNet>, RuleFault> {
+    let ranges = parse_list(list)?;
+    if ranges.len() > ALLOWED_RANGES_MAX { Err(RuleFault::TooMany) } else { Ok(ranges) }
+}
+
 pub(super) fn parse_list(list: &str) -> Result<Vec<IpNet>, RuleFault> {
     let items = list.split([',', ' ', '\t', '\n', '\r']).filter(|item| !item.is_empty());
     items.take(ALLOWED_RANGES_MAX + 1).map(parse_range).collect()

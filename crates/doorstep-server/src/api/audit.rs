@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use doorstep_core::audit::{Action, Actor, AuditEntry, AuditOutcome};
 use doorstep_core::id::TenantId;
-use doorstep_core::store::{AuditFilter, Page};
+use doorstep_core::store::AuditFilter;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::ask::Query;
 use crate::auth::caller::Caller;
-use crate::page;
+use crate::page::Stretch;
 use crate::problem::Problem;
 use crate::shape;
 use crate::when::When;
@@ -93,8 +93,7 @@ async fn list(
     caller: Caller,
     Query(asked): Query<AuditList>,
 ) -> Result<axum::Json<AuditPage>, Problem> {
-    let limit = page::limit(asked.limit)?;
-    let before_seq = page::read_cursor("aud", asked.cursor.as_deref())?;
+    let stretch = Stretch::asked("aud", asked.limit, asked.cursor.as_deref())?;
     let action = asked.action.map(|action| action.parse()).transpose();
     let filter = AuditFilter {
         tenant_id: asked.tenant_id,
@@ -104,8 +103,8 @@ async fn list(
         after: asked.created_after.map(|at| at.0),
         before: asked.created_before.map(|at| at.0),
     };
-    let mut found = app.store.audit(caller.reach, filter, Page { before_seq, limit: limit + 1 }).await?;
-    let next_cursor = page::cut(&mut found, limit, |(n, _)| page::cursor("aud", n));
+    let mut found = app.store.audit(caller.reach, filter, stretch.page()).await?;
+    let next_cursor = stretch.cut(&mut found, |(n, _)| *n);
     let data = found.into_iter().map(|(_, entry)| AuditView::of(entry)).collect();
     Ok(axum::Json(AuditPage { data, next_cursor }))
 }

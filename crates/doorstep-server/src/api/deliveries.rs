@@ -9,7 +9,7 @@ use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
 use doorstep_core::reach::Reach;
 use doorstep_core::retry::DeadReason;
 use doorstep_core::route::EventType;
-use doorstep_core::store::{DeliveryFilter, DeliveryStatus, DeliverySummary, Page};
+use doorstep_core::store::{DeliveryFilter, DeliveryStatus, DeliverySummary};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
@@ -21,7 +21,7 @@ use crate::app::App;
 use crate::ask::{Id, List};
 use crate::auth::caller::Caller;
 use crate::body::OptionalJson;
-use crate::page;
+use crate::page::Stretch;
 use crate::problem::Problem;
 use crate::shape;
 use crate::when::When;
@@ -149,9 +149,9 @@ async fn list(
     caller: Caller,
     List { filter, limit, cursor }: List<DeliveryFilter>,
 ) -> Result<axum::Json<DeliveryPage>, Problem> {
-    let before_seq = page::read_cursor("dlv", cursor.as_deref())?;
-    let mut found = app.store.deliveries(caller.reach, filter, Page { before_seq, limit: limit + 1 }).await?;
-    let next_cursor = page::cut(&mut found, limit, |last| page::cursor("dlv", last.delivery.seq));
+    let stretch = Stretch::asked("dlv", limit, cursor.as_deref())?;
+    let mut found = app.store.deliveries(caller.reach, filter, stretch.page()).await?;
+    let next_cursor = stretch.cut(&mut found, |last| last.delivery.seq);
     Ok(axum::Json(DeliveryPage { data: views(&app, found).await?, next_cursor }))
 }
 

@@ -35,7 +35,7 @@ use crate::app::App;
 use crate::ask::{Id, Query};
 use crate::auth::caller::Caller;
 use crate::body::{Json, OptionalJson};
-use crate::page;
+use crate::page::Stretch;
 use crate::problem::Problem;
 use crate::shape;
 use crate::when::When;
@@ -164,10 +164,9 @@ async fn list(
     caller: Caller,
     Query(asked): Query<DestinationList>,
 ) -> Result<axum::Json<DestinationPage>, Problem> {
-    let limit = page::limit(asked.limit)?;
-    let after = page::read_cursor("dst", asked.cursor.as_deref())?;
-    let mut found = app.engine.destinations(caller.reach, asked.tenant_id, after, limit + 1);
-    let next_cursor = page::cut(&mut found, limit, |last| page::cursor("dst", last.id));
+    let stretch = Stretch::asked("dst", asked.limit, asked.cursor.as_deref())?;
+    let mut found = app.engine.destinations(caller.reach, asked.tenant_id, stretch.behind, stretch.and_one());
+    let next_cursor = stretch.cut(&mut found, |last| last.id);
     Ok(axum::Json(DestinationPage { data: views(&app, caller.reach, &found).await?, next_cursor }))
 }
 

@@ -27,7 +27,7 @@ use crate::auth::caller::Caller;
 use crate::body::Json;
 use crate::etag::{check_match, etag};
 use crate::field::Field;
-use crate::page;
+use crate::page::Stretch;
 use crate::problem::{FieldFault, Problem};
 use crate::shape;
 use crate::when::When;
@@ -117,6 +117,8 @@ pub(crate) struct EventTypeView {
     archived: bool,
     created_at: When,
     updated_at: When,
+    /// One more with every change; it is also the `ETag`.
+    version: u64,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -177,10 +179,9 @@ async fn list(
     State(app): State<Arc<App>>,
     Query(asked): Query<EventTypeList>,
 ) -> Result<axum::Json<EventTypePage>, Problem> {
-    let limit = page::limit(asked.limit)?;
-    let after: Option<EventType> = page::read_cursor("typ", asked.cursor.as_deref())?;
-    let mut found = app.engine.event_types(after.as_ref(), limit + 1);
-    let next_cursor = page::cut(&mut found, limit, |last| page::cursor("typ", &last.name));
+    let stretch = Stretch::<EventType>::asked("typ", asked.limit, asked.cursor.as_deref())?;
+    let mut found = app.engine.event_types(stretch.behind.as_ref(), stretch.and_one());
+    let next_cursor = stretch.cut(&mut found, |last| last.name.clone());
     Ok(axum::Json(EventTypePage { data: found.iter().map(|one| EventTypeView::of(one)).collect(), next_cursor }))
 }
 
@@ -342,10 +343,19 @@ fn shown(registered: &RegisteredType) -> Response {
 
 impl EventTypeView {
     fn of(registered: &RegisteredType) -> Self {
-        let RegisteredType { name, description, schemas, default_version, example, ttl, archived, .. } =
+        let RegisteredType { name, description, schemas, default_version, example, ttl, archived, version, .. } =
             registered.clone();
-        let (created_at, updated_at) = (When(registered.created_at), When(registered.updated_at));
-        let ttl_ms = ttl.map(|ttl| ttl.0);
-        Self { name, description, schemas, default_version, example, ttl_ms, archived, created_at, updated_at }
+        Self {
+            name,
+            description,
+            schemas,
+            default_version,
+            example,
+            ttl_ms: ttl.map(|ttl| ttl.0),
+            archived,
+            created_at: When(registered.created_at),
+            updated_at: When(registered.updated_at),
+            version,
+        }
     }
 }

@@ -15,12 +15,13 @@ use doorstep_core::event::Event;
 use doorstep_core::id::{EventId, TenantId};
 use doorstep_core::reach::Reach;
 use doorstep_core::route::EventType;
-use doorstep_core::store::{EventFilter, EventSummary, Page, Refusal};
+use doorstep_core::store::{EventFilter, EventSummary, Refusal};
 use doorstep_core::trace::TraceParent;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -29,7 +30,7 @@ use crate::ask::{Id, List, Query};
 use crate::auth::caller::Caller;
 use crate::body;
 use crate::object::Object;
-use crate::page;
+use crate::page::Stretch;
 use crate::problem::Problem;
 use crate::rates::Standing;
 use crate::shape;
@@ -69,6 +70,23 @@ pub(crate) struct NewBatch<'a> {
     #[schema(value_type = Vec<Value>, min_items = 1, max_items = 1000)]
     events: Items<'a>,
 }
+
+/// CloudEvents in structured mode, each judged by itself: as many as events of our own.
+#[derive(Debug)]
+enum CloudEventBatch {}
+
+impl PartialSchema for CloudEventBatch {
+    fn schema() -> RefOr<Schema> {
+        let RefOr::T(Schema::Object(mut batch)) = NewBatch::schema() else { return RefOr::default() };
+        let mut events = batch.properties.remove("events").unwrap_or_default();
+        if let RefOr::T(Schema::Array(events)) = &mut events {
+            events.description = Some("CloudEvents in structured mode, each judged by itself.".to_owned());
+        }
+        events
+    }
+}
+
+impl ToSchema for CloudEventBatch {}
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct BatchResult {
@@ -164,8 +182,14 @@ pub(crate) struct EventOf {
 ///
 /// The answer comes once it is on disk. The same event again (by `id`, or by the header `Idempotency-Key`) is answered as
 /// before, and makes no second delivery.
-#[utoipa::path(post, path = "/v1/events", tag = "events", request_body = EventBody,
-    params(("idempotency-key" = Option<shape::IdempotencyKey>, Header), ("traceparent" = Option<shape::TraceParent>, Header)),
+///
+/// It may also be a CloudEvent 1.0: structured, as the body, or binary, in `ce-*` headers with its data as the body.
+#[utoipa::path(post, path = "/v1/events", tag = "events",
+    request_body(content((EventBody = "application/json"), (cloud::CloudEventBody = "application/cloudevents+json"))),
+    params(("idempotency-key" = Option<shape::IdempotencyKey>, Header), ("traceparent" = Option<shape::TraceParent>, Header),
+        ("ce-specversion" = Option<shape::CeSpecVersion>, Header), ("ce-id" = Option<shape::CeId>, Header),
+        ("ce-type" = Option<shape::CeType>, Header), ("ce-time" = Option<shape::CeTime>, Header),
+        ("ce-tenantid" = Option<shape::CeTenantId>, Header)),
     responses((status = 202, body = AcceptedView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn accept(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let taken = take_one(&app, caller.reach, request).await;
@@ -229,7 +253,8 @@ fn told(standing: Option<Standing>, replayed: bool) -> HeaderMap {
 /// Take many events in at once
 ///
 /// Each has its own result: one that is refused does not keep the others out. An `Idempotency-Key` covers the whole batch.
-#[utoipa::path(post, path = "/v1/events/batch", tag = "events", request_body = NewBatch,
+#[utoipa::path(post, path = "/v1/events/batch", tag = "events",
+    request_body(content((NewBatch = "application/json"), (CloudEventBatch = "application/cloudevents-batch+json"))),
     params(("idempotency-key" = Option<shape::IdempotencyKey>, Header), ("traceparent" = Option<shape::TraceParent>, Header)),
     responses((status = 200, body = BatchResult), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn accept_batch(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, Problem> {
@@ -308,9 +333,9 @@ async fn list(
     caller: Caller,
     List { filter, limit, cursor }: List<EventFilter>,
 ) -> Result<axum::Json<EventPage>, Problem> {
-    let before_seq = page::read_cursor("evt", cursor.as_deref())?;
-    let mut found = app.store.event_list(caller.reach, filter, Page { before_seq, limit: limit + 1 }).await?;
-    let next_cursor = page::cut(&mut found, limit, |last| page::cursor("evt", last.seq));
+    let stretch = Stretch::asked("evt", limit, cursor.as_deref())?;
+    let mut found = app.store.event_list(caller.reach, filter, stretch.page()).await?;
+    let next_cursor = stretch.cut(&mut found, |last| last.seq);
     Ok(axum::Json(EventPage { data: found.into_iter().map(EventView::of).collect(), next_cursor }))
 }
 

@@ -1,5 +1,7 @@
 //! API keys (S7).
 
+mod change;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -9,8 +11,10 @@ use doorstep_core::api_key::{ApiKey, KeyText, SECRET_LEN, Scope};
 use doorstep_core::audit::{Action, Actor};
 use doorstep_core::id::{KeyId, TenantId};
 use doorstep_core::store::{ByHand, Refusal, Write, Written};
+use doorstep_core::time::Timestamp;
 use http::StatusCode;
 use http::header::LOCATION;
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
@@ -23,7 +27,8 @@ use crate::ask::{Id, Query};
 use crate::auth::caller::Caller;
 use crate::auth::ring::KEYS_MAX;
 use crate::body::Json;
-use crate::page;
+use crate::etag::etag;
+use crate::page::Stretch;
 use crate::problem::{FieldFault, Problem};
 use crate::shape;
 use crate::when::When;
@@ -32,7 +37,10 @@ use crate::when::When;
 const CIDRS_MAX: usize = 50;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get, revoke))
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(get, change::change, revoke))
+        .routes(routes!(change::rotate))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -71,6 +79,11 @@ pub(crate) struct KeyView {
     last_used_at: Option<When>,
     #[schema(required)]
     revoked_at: Option<When>,
+    /// Until when the secret before the last rotation works, or worked.
+    #[schema(required)]
+    old_secret_until: Option<When>,
+    /// One more with every change; it is also the `ETag`.
+    version: u64,
 }
 
 /// A key with what its owner is shown once.
@@ -120,9 +133,9 @@ async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<New
         app.keys.remove(key.id);
     }
     saved??;
-    let at = [(LOCATION, format!("/v1/keys/{}", key.id))];
+    let (at, tag) = ([(LOCATION, format!("/v1/keys/{}", key.id))], etag(key.version));
     let body = NewKeyView { view: KeyView::of(key), key: text.reveal().to_owned() };
-    Ok((StatusCode::CREATED, at, axum::Json(body)).into_response())
+    Ok((StatusCode::CREATED, at, tag, axum::Json(body)).into_response())
 }
 
 /// API keys, oldest first; also those that were revoked or have expired
@@ -133,18 +146,17 @@ async fn list(
     caller: Caller,
     Query(asked): Query<KeyList>,
 ) -> Result<axum::Json<KeyPage>, Problem> {
-    let limit = page::limit(asked.limit)?;
-    let after = page::read_cursor("key", asked.cursor.as_deref())?;
-    let mut found = app.store.api_keys(caller.reach, after, limit + 1).await?;
-    let next_cursor = page::cut(&mut found, limit, |last| page::cursor("key", last.id));
+    let stretch = Stretch::asked("key", asked.limit, asked.cursor.as_deref())?;
+    let mut found = app.store.api_keys(caller.reach, stretch.behind, stretch.and_one()).await?;
+    let next_cursor = stretch.cut(&mut found, |last| last.id);
     Ok(axum::Json(KeyPage { data: found.into_iter().map(KeyView::of).collect(), next_cursor }))
 }
 
 /// One API key
 #[utoipa::path(get, path = "/v1/keys/{id}", tag = "keys", params(("id" = shape::KeyId, Path)),
     responses((status = 200, body = KeyView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
-async fn get(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<KeyId>) -> Result<axum::Json<KeyView>, Problem> {
-    known(&app, &caller, id).await.map(KeyView::of).map(axum::Json)
+async fn get(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<KeyId>) -> Result<Response, Problem> {
+    known(&app, &caller, id).await.map(shown)
 }
 
 /// Revoke an API key, at once and for ever
@@ -174,6 +186,10 @@ fn nothing(id: KeyId) -> Problem {
     Problem::not_found(format!("there is no key {id}"))
 }
 
+fn shown(key: ApiKey) -> Response {
+    (etag(key.version), axum::Json(KeyView::of(key))).into_response()
+}
+
 /// What the audit log tells of it.
 fn told(key: &ApiKey) -> Value {
     let cidrs: Vec<String> = key.source_cidrs.iter().map(ToString::to_string).collect();
@@ -181,7 +197,7 @@ fn told(key: &ApiKey) -> Value {
 }
 
 /// Nobody makes a key that is good where, or when, their own is not.
-fn beyond(app: &App, caller: &Caller, ranges: &[ipnet::IpNet], expires_at: Option<When>) -> Vec<FieldFault> {
+fn beyond(app: &App, caller: &Caller, ranges: &[IpNet], expires_at: Option<Timestamp>) -> Vec<FieldFault> {
     let Actor::Key { id, .. } = &caller.actor else { return Vec::new() };
     let Some(held) = app.keys.get(*id) else { return Vec::new() };
     let (own, mut faults) = (&held.key, Vec::new());
@@ -190,7 +206,7 @@ fn beyond(app: &App, caller: &Caller, ranges: &[ipnet::IpNet], expires_at: Optio
         let detail = format!("goes beyond where your own key may be used from: name ranges within {}", own.join(", "));
         faults.push(FieldFault::new("/source_cidrs", detail));
     }
-    if !own.bounds_end(expires_at.map(|at| at.0))
+    if !own.bounds_end(expires_at)
         && let Some(end) = own.expires_at
     {
         let detail = format!("goes beyond the end of your own key: name a time up to {}", When(end));
@@ -215,23 +231,9 @@ impl NewKey {
         {
             return Err(Problem::names_nothing("/tenant_id", format!("there is no tenant {tenant_id}")));
         }
-        if self.source_cidrs.len() > CIDRS_MAX {
-            faults.push(FieldFault::new("/source_cidrs", format!("has at most {CIDRS_MAX} ranges")));
-        }
-        let mut source_cidrs = Vec::new();
-        for (at, text) in self.source_cidrs.iter().take(CIDRS_MAX).enumerate() {
-            match text.parse::<ipnet::IpNet>() {
-                Ok(range) => source_cidrs.push(range.trunc()),
-                Err(_) => faults.push(FieldFault::new(
-                    format!("/source_cidrs/{at}"),
-                    "is not a range of addresses: it looks like 10.0.0.0/8, or 192.0.2.7/32 for one address",
-                )),
-            }
-        }
-        if self.expires_at.is_some_and(|at| at.0 <= now) {
-            faults.push(FieldFault::new("/expires_at", "lies in the past"));
-        }
-        faults.extend(beyond(app, caller, &source_cidrs, self.expires_at));
+        let source_cidrs = read_ranges(&self.source_cidrs, &mut faults);
+        check_end(self.expires_at, now, &mut faults);
+        faults.extend(beyond(app, caller, &source_cidrs, self.expires_at.map(|at| at.0)));
         if !faults.is_empty() {
             return Err(Problem::invalid(faults));
         }
@@ -247,8 +249,33 @@ impl NewKey {
             last_used_at: None,
             revoked_at: None,
             hash: text.hash(),
+            old: None,
+            version: 1,
         };
         Ok((text, key))
+    }
+}
+
+fn read_ranges(texts: &[String], faults: &mut Vec<FieldFault>) -> Vec<IpNet> {
+    if texts.len() > CIDRS_MAX {
+        faults.push(FieldFault::new("/source_cidrs", format!("has at most {CIDRS_MAX} ranges")));
+    }
+    let mut ranges = Vec::new();
+    for (at, text) in texts.iter().take(CIDRS_MAX).enumerate() {
+        match text.parse::<IpNet>() {
+            Ok(range) => ranges.push(range.trunc()),
+            Err(_) => faults.push(FieldFault::new(
+                format!("/source_cidrs/{at}"),
+                "is not a range of addresses: it looks like 10.0.0.0/8, or 192.0.2.7/32 for one address",
+            )),
+        }
+    }
+    ranges
+}
+
+fn check_end(expires_at: Option<When>, now: Timestamp, faults: &mut Vec<FieldFault>) {
+    if expires_at.is_some_and(|at| at.0 <= now) {
+        faults.push(FieldFault::new("/expires_at", "lies in the past"));
     }
 }
 
@@ -264,6 +291,8 @@ impl KeyView {
             expires_at: key.expires_at.map(When),
             last_used_at: key.last_used_at.map(When),
             revoked_at: key.revoked_at.map(When),
+            old_secret_until: key.old.map(|old| When(old.until)),
+            version: key.version,
         }
     }
 }

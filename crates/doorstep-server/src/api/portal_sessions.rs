@@ -25,10 +25,10 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::ask::Query;
-use crate::auth::Peer;
 use crate::auth::caller::Caller;
 use crate::auth::cookie;
 use crate::auth::ring::SESSIONS_MAX;
+use crate::auth::source::Source;
 use crate::body::Json;
 use crate::problem::Problem;
 use crate::shape;
@@ -63,8 +63,8 @@ pub(crate) struct NewSession {
 pub(crate) struct NewSessionView {
     #[schema(value_type = shape::SessionId)]
     id: SessionId,
-    /// Where to send the browser, behind this server's address.
-    #[schema(example = "/portal/#code=pss_…")]
+    /// Where to send the browser: a path behind this server's address, or a whole URL where `public_url` is set.
+    #[schema(example = "https://hooks.example.com/portal/#code=pss_…")]
     url: String,
     /// Good once, within five minutes. It is shown here and never again.
     code: String,
@@ -126,7 +126,7 @@ async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<New
         app.sessions.remove(id);
     }
     saved??;
-    let url = format!("/portal/#code={code}");
+    let url = format!("{}/portal/#code={code}", app.place.public_url.as_deref().unwrap_or_default());
     let body = NewSessionView { id, url, code, expires_at: When(expires_at) };
     Ok((StatusCode::CREATED, axum::Json(body)).into_response())
 }
@@ -154,7 +154,7 @@ async fn end_all(
     responses((status = 200, body = SessionView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
 async fn enter(
     State(app): State<Arc<App>>,
-    peer: Option<Extension<Peer>>,
+    source: Option<Extension<Source>>,
     headers: HeaderMap,
     Json(entry): Json<Entry>,
 ) -> Result<Response, Problem> {
@@ -171,8 +171,9 @@ async fn enter(
     let (code, hash, now) = (KeyHash::of(&entry.code), KeyHash::of(&token), app.engine.now());
     let opened = session.opened(&code, hash.clone(), now).ok_or_else(wrong)?;
     let tenant_id = session.tenant_id;
-    let from = peer.map(|peer| peer.0.0.to_canonical());
-    let caller = Caller { actor: Actor::Portal { id }, scopes: [].into(), reach: Reach::Tenant(tenant_id), from };
+    let from = source.and_then(|source| source.0.0);
+    let (actor, reach) = (Actor::Portal { id }, Reach::Tenant(tenant_id));
+    let caller = Caller { actor, scopes: [].into(), reach, from, shown: None };
     let nothing = (&Value::Null, &Value::Null);
     let mandate = caller.mandate(&app, Action::PortalSessionOpen, Some(tenant_id), id, nothing);
     // The store decides, in one step, who came first with this code.

@@ -23,7 +23,7 @@ use crate::body::Json;
 use crate::etag::{check_match, etag};
 use crate::field::Field;
 use crate::object;
-use crate::page;
+use crate::page::Stretch;
 use crate::problem::{FieldFault, Problem};
 use crate::shape;
 use crate::when::When;
@@ -160,10 +160,9 @@ async fn list(
     caller: Caller,
     Query(asked): Query<TenantList>,
 ) -> Result<axum::Json<TenantPage>, Problem> {
-    let limit = page::limit(asked.limit)?;
-    let after = page::read_cursor("ten", asked.cursor.as_deref())?;
-    let mut found = app.engine.tenants(caller.reach, after, limit + 1);
-    let next_cursor = page::cut(&mut found, limit, |last| page::cursor("ten", last.id));
+    let stretch = Stretch::asked("ten", asked.limit, asked.cursor.as_deref())?;
+    let mut found = app.engine.tenants(caller.reach, stretch.behind, stretch.and_one());
+    let next_cursor = stretch.cut(&mut found, |last| last.id);
     Ok(axum::Json(TenantPage { data: found.iter().map(|tenant| TenantView::of(tenant)).collect(), next_cursor }))
 }
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
-use doorstep_core::api_key::Scope;
+use doorstep_core::api_key::{ApiKey, KeyHash, Scope};
 use doorstep_core::audit::{Action, Actor, AuditEntry, AuditOutcome, Mandate, changes};
 use doorstep_core::id::TenantId;
 use doorstep_core::reach::Reach;
@@ -23,6 +23,8 @@ pub(crate) struct Caller {
     pub(crate) scopes: BTreeSet<Scope>,
     pub(crate) reach: Reach,
     pub(crate) from: Option<IpAddr>,
+    /// Of the secret, if it came with a key.
+    pub(crate) shown: Option<KeyHash>,
 }
 
 impl Caller {
@@ -60,13 +62,19 @@ impl Caller {
         }
     }
 
+    /// The key may have been changed since.
+    fn is_let_in_by(&self, key: &ApiKey, now: Timestamp) -> bool {
+        let knows = self.shown.as_ref().is_some_and(|shown| key.recognises(shown, now));
+        knows && !key.is_over(now) && key.may_come_from(self.from)
+    }
+
     /// Whether the credential is still good: for what goes on after its request was let in.
     pub(crate) fn is_still_good(&self, app: &App) -> bool {
         let now = app.engine.now();
         match &self.actor {
             Actor::Bootstrap => true,
             Actor::Console => false,
-            Actor::Key { id, .. } => app.keys.get(*id).is_some_and(|held| !held.key.is_over(now)),
+            Actor::Key { id, .. } => app.keys.get(*id).is_some_and(|held| self.is_let_in_by(&held.key, now)),
             Actor::Portal { id } => app.sessions.is_open(*id, now),
         }
     }

@@ -4,9 +4,9 @@ use http::HeaderMap;
 use http::header::{COOKIE, HOST, ORIGIN};
 
 /// Over https, a browser takes this one from us alone, for the whole host alone …
-const SECURE_NAME: &str = "__Host-doorstep_portal";
+pub(crate) const SECURE_NAME: &str = "__Host-doorstep_portal";
 /// … and without it, this one.
-const PLAIN_NAME: &str = "doorstep_portal";
+pub(crate) const PLAIN_NAME: &str = "doorstep_portal";
 
 /// The secure one counts where it is there: the other one could have been planted by whoever has a name beside ours. Of two with the
 /// same name, nobody can say which one is ours.

@@ -44,6 +44,15 @@ impl KeyRing {
         self.write(|keys| keys.insert(held.key.id, Arc::new(held)));
     }
 
+    /// One that was revoked meanwhile stays so, and an earlier change does not undo a later one.
+    pub(crate) fn replace(&self, key: ApiKey) {
+        self.write(|keys| {
+            let Some(there) = keys.get_mut(&key.id).filter(|there| there.key.version < key.version) else { return };
+            let same = |at: &AtomicI64| AtomicI64::new(at.load(Ordering::Relaxed));
+            *there = Arc::new(HeldKey { used_at: same(&there.used_at), noted_at: same(&there.noted_at), key });
+        });
+    }
+
     pub(crate) fn get(&self, id: KeyId) -> Option<Arc<HeldKey>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
     }
@@ -153,6 +162,8 @@ mod tests {
             last_used_at: None,
             revoked_at: None,
             hash: KeyHash::of("one"),
+            old: None,
+            version: 1,
         }
     }
 

@@ -2,20 +2,27 @@
 
 use std::sync::Arc;
 
-use doorstep_core::api_key::Scope;
+use axum::body::Body;
+use doorstep_core::api_key::{KeyHash, Scope};
+use doorstep_core::id::SessionId;
+use doorstep_core::portal::{PortalKey, PortalSession};
 use doorstep_core::reach::Reach;
-use http::StatusCode;
+use doorstep_core::store::Write;
+use doorstep_core::time::Millis;
+use http::{Request, StatusCode};
 use serde_json::{Value, json};
 
+use super::Proxies;
 use super::world::{With, World};
+use crate::Place;
 
-async fn make_key(world: &World, body: Value) -> (String, String) {
+pub(super) async fn make_key(world: &World, body: Value) -> (String, String) {
     let (status, made) = world.ask("POST", "/v1/keys", body).await;
     assert_eq!(status, StatusCode::CREATED, "{made}");
     (made["id"].as_str().unwrap().to_owned(), made["key"].as_str().unwrap().to_owned())
 }
 
-async fn audited(world: &World, query: &str) -> Vec<Value> {
+pub(super) async fn audited(world: &World, query: &str) -> Vec<Value> {
     let (status, found) = world.ask("GET", &format!("/v1/audit{query}"), Value::Null).await;
     assert_eq!(status, StatusCode::OK, "{found}");
     found["data"].as_array().unwrap().clone()
@@ -101,6 +108,16 @@ async fn a_limited_administrator_makes_no_key_that_is_less_limited() {
         let told = answer["errors"].as_array().into_iter().flatten().map(|fault| fault["pointer"].as_str().unwrap());
         assert_eq!(told.collect::<Vec<_>>(), faults, "{body}: {answer}");
     }
+
+    let (free_id, _) = make_key(&world, json!({ "name": "free", "scopes": ["admin"] })).await;
+    let path = format!("/v1/keys/{free_id}");
+    let (status, answer) = world.ask_with(&limited, "POST", &format!("{path}/rotate"), Value::Null).await;
+    assert_eq!((status, &answer["code"]), (StatusCode::FORBIDDEN, &json!("less_limited")), "{answer}");
+    let (status, _) = world.ask_with(&limited, "PATCH", &path, json!({ "name": "mine" })).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "nor is one changed");
+    let within = json!({ "source_cidrs": ["192.0.2.0/25"], "expires_at": crate::when::When(soon) });
+    let (status, answer) = world.ask_with(&limited, "PATCH", &path, within).await;
+    assert_eq!(status, StatusCode::OK, "but for being limited: {answer}");
 }
 
 #[tokio::test]
@@ -224,6 +241,54 @@ async fn a_portal_session_is_entered_once_and_left_for_good() {
     assert_eq!(looks(&With::Cookie(code.to_owned())).await, StatusCode::UNAUTHORIZED);
     let (status, _) = again.ask_with(&with, "DELETE", "/portal/session", Value::Null).await;
     assert_eq!((status, looks(&with).await), (StatusCode::NO_CONTENT, StatusCode::UNAUTHORIZED));
+}
+
+#[tokio::test]
+async fn a_trusted_proxys_word_on_the_source_counts_for_keys_and_in_the_log() {
+    let world = World::new().await;
+    let body = json!({ "name": "k", "scopes": ["admin"], "source_cidrs": ["203.0.113.0/24"] });
+    let (_, key) = make_key(&world, body).await;
+    for (trusted, told, expected) in [
+        ("192.0.2.0/24", "198.51.100.66, 203.0.113.9", StatusCode::CREATED),
+        ("192.0.2.0/24", "203.0.113.9, 198.51.100.66", StatusCode::FORBIDDEN),
+        ("192.0.3.0/24", "203.0.113.9", StatusCode::FORBIDDEN),
+    ] {
+        let place = Place { trusted_proxies: Proxies::parse(trusted).unwrap(), ..Place::default() };
+        let proxied = World::placed(Arc::clone(&world.store), place).await;
+        let request = Request::post("/v1/tenants").header("authorization", format!("Bearer {key}"));
+        let request = request.header("x-forwarded-for", told).header("content-type", "application/json");
+        let answer = proxied.call(request.body(Body::from(r#"{"name": "new"}"#)).unwrap()).await;
+        assert_eq!(answer.status(), expected, "{trusted} {told}");
+        proxied.app.write_notes().await;
+    }
+    let noted = audited(&world, "?created_after=2020-01-01T00:00:00Z&limit=4").await;
+    let from: Vec<&Value> = noted[..3].iter().map(|entry| &entry["from"]).collect();
+    assert_eq!(from, ["192.0.2.7", "198.51.100.66", "203.0.113.9"]);
+}
+
+#[tokio::test]
+async fn the_address_of_a_portal_session_is_whole_where_the_server_knows_its_own() {
+    let world = World::new().await;
+    let public_url = Some("https://hooks.example.com/doorstep".to_owned());
+    let place = Place { public_url, ..Place::default() };
+    let placed = World::placed(Arc::clone(&world.store), place).await;
+    let (_, made) = placed.ask("POST", "/v1/portal-sessions", json!({ "tenant_id": world.own.tenant })).await;
+    let code = made["code"].as_str().unwrap();
+    assert_eq!(made["url"], format!("https://hooks.example.com/doorstep/portal/#code={code}"));
+}
+
+#[tokio::test]
+async fn sessions_that_are_over_are_not_brought_back() {
+    let world = World::new().await;
+    let tenant_id = world.own.tenant.parse().unwrap();
+    let (key, now) = (PortalKey::Token { hash: KeyHash::of("token") }, world.later(0));
+    for (id, expires_at) in [(1, now), (2, now + Millis::from_hours(1))] {
+        let session = PortalSession { id: SessionId(id), tenant_id, key: key.clone(), created_at: now, expires_at };
+        world.store.write(vec![Write::PutPortalSession(Box::new(session))], now).await.unwrap();
+    }
+    let again = World::over(Arc::clone(&world.store)).await;
+    let there = [1, 2].map(|id| again.app.sessions.get(SessionId(id)).is_some());
+    assert_eq!(there, [false, true]);
 }
 
 #[tokio::test]

@@ -36,7 +36,7 @@ use serde_json::{Value, json};
 
 use super::{KeyHash, Peer};
 use crate::router::router;
-use crate::{App, Limits};
+use crate::{App, Limits, Place};
 
 pub(crate) const ADMIN: &str = "the-first-administrators-key";
 /// Where requests come from.
@@ -103,6 +103,10 @@ impl World {
 
     /// A server over a store that may hold something already.
     pub(crate) async fn over(store: Arc<dyn Store>) -> Self {
+        Self::placed(store, Place::default()).await
+    }
+
+    pub(crate) async fn placed(store: Arc<dyn Store>, place: Place) -> Self {
         let clock = Clock::start();
         let (writer, _) = Writer::start(Arc::clone(&store), clock);
         let (catalog, events) = (Arc::new(Catalog::default()), Arc::new(Events::new(Arc::clone(&store))));
@@ -128,7 +132,8 @@ impl World {
         };
         let consents = Consents::start(office, Arc::clone(&sender), Box::new(SeededDice::new(1)));
         let desk = Arc::new(Desk::new(ingest, sender, consents, AddressRules::default()));
-        let app = Arc::new(App::new(desk, Arc::clone(&store), news, KeyHash::of(ADMIN), Limits::default()));
+        let app = App::new(desk, Arc::clone(&store), news, KeyHash::of(ADMIN), Limits::default()).placed(place);
+        let app = Arc::new(app);
         app.recall().await.unwrap();
         let router = router(Arc::clone(&app));
         Self { app, store, router, own: Things::default(), foreign: Things::default(), last_id: 0 }
@@ -143,7 +148,9 @@ impl World {
         let event = format!("event-of-{name}");
         self.made("/v1/events", json!({ "tenant_id": tenant, "type": "a.b", "payload": 1, "id": event })).await;
         let delivery = self.delivery_of(tenant.parse().unwrap()).await.id.to_string();
-        let new = json!({ "name": name, "scopes": ["read"], "tenant_id": tenant });
+        // As limited as whoever comes, who may then change it.
+        let near = ["192.0.2.0/24"];
+        let new = json!({ "name": name, "scopes": ["read"], "tenant_id": tenant, "source_cidrs": near });
         let key = self.made("/v1/keys", new).await;
         Things { tenant, destination, event, delivery, key }
     }
@@ -182,6 +189,8 @@ impl World {
             last_used_at: None,
             revoked_at: None,
             hash: text.hash(),
+            old: None,
+            version: 1,
         };
         change(&mut key);
         self.store.write(vec![Write::PutApiKey(Box::new(key.clone()))], Timestamp(0)).await.unwrap();
@@ -257,7 +266,7 @@ impl World {
         self.call(request.body(body).unwrap()).await
     }
 
-    async fn call(&self, mut request: Request<Body>) -> axum::response::Response {
+    pub(crate) async fn call(&self, mut request: Request<Body>) -> axum::response::Response {
         request.extensions_mut().insert(Peer(PEER.parse::<IpAddr>().unwrap()));
         TowerToHyperService::new(self.router.clone()).call(request).await.unwrap()
     }

@@ -477,7 +477,7 @@ fn abandon(id: u128) -> Write {
 
 fn ages(at: Timestamp) -> Ages {
     let activity = Timestamp(0).max(Timestamp(at.0 - 60_000));
-    Ages { delivered: at, dead: at, attempts: at, events: at, activity, audit: at }
+    Ages { delivered: at, dead: at, attempts: at, events: at, activity, audit: at, sessions: at }
 }
 
 fn ids(deliveries: &[Delivery]) -> Vec<u128> {

@@ -171,7 +171,8 @@ impl Pair {
             Step::Restart => self.subject.restart(),
             Step::Purge { back, limit } => {
                 let at = self.now - Millis(back);
-                let ages = Ages { delivered: at, dead: at, attempts: at, events: at, activity: at, audit: at };
+                let ages =
+                    Ages { delivered: at, dead: at, attempts: at, events: at, activity: at, audit: at, sessions: at };
                 both!(self, purge(ages, limit));
             }
             Step::Write(changes) => {

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use doorstep_core::api_key::{ApiKey, KeyHash, Scope};
+use doorstep_core::api_key::{ApiKey, KeyHash, OldSecret, Scope};
 use doorstep_core::attempt::{Answer, Attempt, Timings};
 use doorstep_core::audit::{Action, Actor, AuditEntry, AuditOutcome};
 use doorstep_core::consent::{Consent, Leave, Verification};
@@ -200,6 +200,8 @@ pub fn api_key(id: KeyId, tenant_id: Option<TenantId>) -> ApiKey {
         last_used_at: None,
         revoked_at: None,
         hash: KeyHash::of("a key"),
+        old: Some(OldSecret { hash: KeyHash::of("an old key"), until: NOW }),
+        version: 1,
     }
 }
 

@@ -7,7 +7,7 @@ use doorstep_core::audit::AuditEntry;
 use doorstep_core::id::{DeliveryId, DestinationId, KeyId, SessionId, TenantId};
 use doorstep_core::portal::PortalSession;
 use doorstep_core::reach::Reach;
-use doorstep_core::store::{AuditFilter, ByHand, Page, Refusal, Write, Written};
+use doorstep_core::store::{Ages, AuditFilter, ByHand, Page, Refusal, Write, Written};
 use doorstep_core::time::Timestamp;
 
 use super::Memory;
@@ -45,9 +45,8 @@ impl Memory {
             }
             Write::RemoveDestination { destination_id } => covers(self.tenant_of(*destination_id)),
             Write::PutApiKey(key) => reach.covers_owner(key.tenant_id),
-            Write::RevokeApiKey { key_id } => {
-                self.access.keys.get(key_id).is_none_or(|key| reach.covers_owner(key.tenant_id))
-            }
+            Write::ChangeApiKey(key) => self.is_key_within(reach, key.id),
+            Write::RevokeApiKey { key_id } => self.is_key_within(reach, *key_id),
             Write::PutPortalSession(session) => reach.covers(session.tenant_id),
             Write::OpenPortalSession { session_id, .. } | Write::EndPortalSession { session_id } => {
                 covers(self.access.sessions.get(session_id).map(|session| session.tenant_id))
@@ -64,6 +63,10 @@ impl Memory {
             | Write::RemoveEventType { .. }
             | Write::ByHand(_) => reach == Reach::All,
         }
+    }
+
+    fn is_key_within(&self, reach: Reach, id: KeyId) -> bool {
+        self.access.keys.get(&id).is_none_or(|key| reach.covers_owner(key.tenant_id))
     }
 
     pub(super) fn tenant_of(&self, id: DestinationId) -> Option<TenantId> {
@@ -88,6 +91,15 @@ impl Access {
             return Written::Refused(Refusal::VersionDiffers);
         }
         self.keys.insert(key.id, key);
+        Written::Saved
+    }
+
+    pub(super) fn change_key(&mut self, to: ApiKey, now: Timestamp) -> Written {
+        let Some(key) = self.keys.get_mut(&to.id) else { return Written::Refused(Refusal::NotFound) };
+        match key.changed(to, now) {
+            Ok(changed) => *key = changed,
+            Err(refusal) => return Written::Refused(refusal),
+        }
         Written::Saved
     }
 
@@ -170,12 +182,12 @@ impl Access {
         old.len()
     }
 
-    /// Keys and sessions that ended before this, the keys first.
-    pub(super) fn purge_access(&mut self, before: Timestamp, limit: usize) -> usize {
-        let ended = self.keys.values().filter(|key| key.ended_at().is_some_and(|at| at < before));
+    /// Keys and sessions that have ended, the keys first.
+    pub(super) fn purge_access(&mut self, ages: Ages, limit: usize) -> usize {
+        let ended = self.keys.values().filter(|key| key.ended_at().is_some_and(|at| at < ages.audit));
         let keys: Vec<KeyId> = ended.map(|key| key.id).take(limit).collect();
         self.keys.retain(|id, _| !keys.contains(id));
-        let over = self.sessions.values().filter(|session| session.expires_at < before);
+        let over = self.sessions.values().filter(|session| session.expires_at < ages.sessions);
         let sessions: Vec<SessionId> = over.map(|session| session.id).take(limit - keys.len()).collect();
         self.sessions.retain(|id, _| !sessions.contains(id));
         keys.len() + sessions.len()

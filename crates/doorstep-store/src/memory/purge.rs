@@ -30,7 +30,7 @@ impl Memory {
         purged.activity = minutes.len();
         self.minutes.retain(|key, _| !minutes.contains(key));
         purged.audit = self.access.purge_audit(ages.audit, limit);
-        purged.access = self.access.purge_access(ages.audit, limit);
+        purged.access = self.access.purge_access(ages, limit);
         purged
     }
 

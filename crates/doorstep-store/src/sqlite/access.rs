@@ -4,7 +4,7 @@ use doorstep_core::api_key::{ApiKey, KeyHash};
 use doorstep_core::id::{KeyId, SessionId, TenantId};
 use doorstep_core::portal::PortalSession;
 use doorstep_core::reach::Reach;
-use doorstep_core::store::{Refusal, Written};
+use doorstep_core::store::{Ages, Refusal, Written};
 use doorstep_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::de::DeserializeOwned;
@@ -36,25 +36,33 @@ impl Batch<'_> {
         Ok(if made == 0 { Written::Refused(Refusal::VersionDiffers) } else { Written::Saved })
     }
 
+    pub(super) fn change_api_key(&self, to: ApiKey, now: Timestamp) -> Result<Written, Fault> {
+        let Some(key) = self.api_key(to.id)? else { return Ok(Written::Refused(Refusal::NotFound)) };
+        match key.changed(to, now) {
+            Ok(changed) => self.save_key(&changed),
+            Err(refusal) => Ok(Written::Refused(refusal)),
+        }
+    }
+
     pub(super) fn revoke_api_key(&self, id: KeyId, now: Timestamp) -> Result<Written, Fault> {
         let Some(mut key) = self.api_key(id)?.filter(|key| key.revoked_at.is_none()) else {
             return Ok(Written::Refused(Refusal::NotFound));
         };
         key.revoked_at = Some(now);
-        self.change_key(&key)
+        self.save_key(&key)
     }
 
     pub(super) fn used_api_keys(&self, used: &[(KeyId, Timestamp)]) -> Result<Written, Fault> {
         for (id, at) in used {
             if let Some(mut key) = self.api_key(*id)? {
                 key.last_used_at = key.last_used_at.max(Some(*at));
-                self.change_key(&key)?;
+                self.save_key(&key)?;
             }
         }
         Ok(Written::Saved)
     }
 
-    fn change_key(&self, key: &ApiKey) -> Result<Written, Fault> {
+    fn save_key(&self, key: &ApiKey) -> Result<Written, Fault> {
         self.execute(
             "update api_keys set ended_at = ?2, key = ?3 where id = ?1",
             params![key.id.0.to_be_bytes(), key.ended_at().map(|at| at.0), row::json("a key", key)?],
@@ -115,10 +123,10 @@ impl Batch<'_> {
         stored.map(|stored| row::read_json(what, &stored)).transpose()
     }
 
-    /// Keys and sessions that ended before this, the keys first.
-    pub(super) fn purge_access(&self, before: Timestamp, limit: usize) -> Result<usize, Fault> {
-        let keys = self.execute(PURGE_KEYS, params![before.0, row::number(limit)])?;
-        let sessions = self.execute(PURGE_SESSIONS, params![before.0, row::number(limit - keys)])?;
+    /// Keys and sessions that have ended, the keys first.
+    pub(super) fn purge_access(&self, ages: Ages, limit: usize) -> Result<usize, Fault> {
+        let keys = self.execute(PURGE_KEYS, params![ages.audit.0, row::number(limit)])?;
+        let sessions = self.execute(PURGE_SESSIONS, params![ages.sessions.0, row::number(limit - keys)])?;
         Ok(keys + sessions)
     }
 }

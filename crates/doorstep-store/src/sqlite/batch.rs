@@ -140,6 +140,7 @@ impl Batch<'_> {
             Write::RemoveDestination { destination_id } => self.remove_destination(destination_id),
             Write::ByHand(by_hand) => self.by_hand(*by_hand, now),
             Write::PutApiKey(key) => self.put_api_key(&key),
+            Write::ChangeApiKey(key) => self.change_api_key(*key, now),
             Write::RevokeApiKey { key_id } => self.revoke_api_key(key_id, now),
             Write::UsedApiKeys(used) => self.used_api_keys(&used),
             Write::PutPortalSession(session) => self.put_portal_session(&session),

@@ -1,6 +1,6 @@
 //! What people change: within their reach, and noted in the same transaction.
 
-use doorstep_core::id::{DeliveryId, DestinationId, TenantId};
+use doorstep_core::id::{DeliveryId, DestinationId, KeyId, TenantId};
 use doorstep_core::reach::Reach;
 use doorstep_core::store::{ByHand, Refusal, Write, Written};
 use doorstep_core::time::Timestamp;
@@ -48,9 +48,8 @@ impl Batch<'_> {
             }
             Write::RemoveDestination { destination_id } => covers(tenant_of(self.sql, *destination_id)?),
             Write::PutApiKey(key) => reach.covers_owner(key.tenant_id),
-            Write::RevokeApiKey { key_id } => {
-                self.api_key(*key_id)?.is_none_or(|key| reach.covers_owner(key.tenant_id))
-            }
+            Write::ChangeApiKey(key) => self.is_key_within(reach, key.id)?,
+            Write::RevokeApiKey { key_id } => self.is_key_within(reach, *key_id)?,
             Write::PutPortalSession(session) => reach.covers(session.tenant_id),
             Write::OpenPortalSession { session_id, .. } | Write::EndPortalSession { session_id } => {
                 covers(self.portal_session(*session_id)?.map(|session| session.tenant_id))
@@ -67,6 +66,10 @@ impl Batch<'_> {
             | Write::RemoveEventType { .. }
             | Write::ByHand(_) => false,
         })
+    }
+
+    fn is_key_within(&self, reach: Reach, id: KeyId) -> Result<bool, Fault> {
+        Ok(self.api_key(id)?.is_none_or(|key| reach.covers_owner(key.tenant_id)))
     }
 
     fn owner(&self, id: DeliveryId) -> Result<Option<TenantId>, Fault> {

@@ -99,6 +99,11 @@ impl DataDir {
         Ok(Self { path: path.to_owned(), _lock: lock(path)? })
     }
 
+    /// Whether data is kept there already. Nothing is touched.
+    pub fn holds_data(path: &Path) -> bool {
+        path.join(DATABASE).metadata().is_ok_and(|file| file.len() > 0)
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }

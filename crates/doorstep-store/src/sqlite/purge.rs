@@ -54,7 +54,7 @@ impl Batch<'_> {
         let events = self.execute(PURGE_EVENTS, params![ages.events.0, row::number(limit)])?;
         self.purge_stretches(limit)?;
         let activity = self.execute(PURGE_ACTIVITY, params![ages.activity.0, row::number(limit)])?;
-        let (audit, access) = (self.purge_audit(ages.audit, limit)?, self.purge_access(ages.audit, limit)?);
+        let (audit, access) = (self.purge_audit(ages.audit, limit)?, self.purge_access(ages, limit)?);
         Ok(Purged { delivered, dead, attempts, events, activity, audit, access, removed, available })
     }
 

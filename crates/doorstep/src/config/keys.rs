@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use doorstep_core::address::AddressRules;
 use doorstep_core::time::Millis;
+use doorstep_server::auth::Proxies;
 
 use super::value::{self, LogFormat, Secret};
 use super::{ConfigFaults, Given, Givens};
@@ -76,8 +77,10 @@ macro_rules! settings {
 settings! {
     /// Address and port of the API and the web pages.
     listen: SocketAddr = "127.0.0.1:8080", Text, value::address;
-    /// URL under which receivers reach this server, for links to payloads. Without it http:// and the address of the API.
+    /// URL under which receivers and browsers reach this server, for links to payloads and to the portal. Without it the former have the address of the API, and the latter are paths.
     public_url: Option<String> = "", Text, value::public_url;
+    /// Proxies before this server, by address or range, whose Forwarded or X-Forwarded-For headers say where a request comes from.
+    trusted_proxies: Proxies = "", List, value::proxies;
     /// Directory of the embedded store and the keys that are made at the first start.
     data_dir: PathBuf = "./doorstep-data", Text, value::path;
     /// Database to use instead of SQLite in the data directory. PostgreSQL comes in a later release.

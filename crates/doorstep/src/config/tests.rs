@@ -147,6 +147,8 @@ fn each_bad_value_is_answered_with_what_would_be_right() {
         ("DOORSTEP_IN_FLIGHT_MAX", "0", "from 1 to 65536"),
         ("DOORSTEP_IN_FLIGHT_MAX", "-1", "from 1 to 65536"),
         ("DOORSTEP_DRAIN_TIMEOUT_MS", "30s", "from 0 to 600000"),
+        ("DOORSTEP_TRUSTED_PROXIES", "10.0.0.1, proxy.local", "`proxy.local` is neither an address nor a CIDR"),
+        ("DOORSTEP_TRUSTED_PROXIES", "10.0.0.1/8", "bits set behind its prefix"),
         ("DOORSTEP_RETAIN_DEAD_DAYS", "3651", "from 1 to 3650"),
     ] {
         let faults = desk.faults(&[], &[(name, value)]);

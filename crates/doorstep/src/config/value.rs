@@ -5,9 +5,9 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use doorstep_core::address::AddressRules;
+use doorstep_core::address::{AddressRules, RuleFault};
 use doorstep_core::time::Millis;
-use doorstep_server::auth::KEY_BYTES_MAX;
+use doorstep_server::auth::{KEY_BYTES_MAX, Proxies};
 use reqwest::Url;
 use tracing_subscriber::EnvFilter;
 
@@ -86,6 +86,15 @@ pub(super) fn master_key(text: &str) -> Result<Option<Secret<KeyBytes>>, String>
 
 pub(super) fn address_rules(text: &str) -> Result<AddressRules, String> {
     AddressRules::default().allowing(text).map_err(|fault| fault.to_string())
+}
+
+pub(super) fn proxies(text: &str) -> Result<Proxies, String> {
+    Proxies::parse(text).map_err(|fault| match fault {
+        RuleFault::NotARange(item) => {
+            format!("`{item}` is neither an address nor a CIDR; name proxies as 10.1.2.3, 10.0.0.0/8 or fd00::/8")
+        }
+        fault => fault.to_string(),
+    })
 }
 
 pub(super) fn log_format(text: &str) -> Result<LogFormat, String> {

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use reqwest::Method;
-use reqwest::header::HeaderValue;
 use serde_json::{Map, Value};
 
 use super::{Common, Form, Session, with};
@@ -161,7 +160,7 @@ impl Work<'_> {
         path: &str,
         deed: &Deed,
         there: Option<&Value>,
-        seen: Option<HeaderValue>,
+        seen: Option<String>,
     ) -> Result<Option<Value>, Failure> {
         let text = match (deed, there.map(id_of)) {
             (Deed::Create(fields), _) => {
@@ -171,7 +170,7 @@ impl Work<'_> {
             (Deed::Change(changes), Some(id)) => {
                 let fields = changes.iter().map(|change| (change.field.clone(), change.sent.clone()));
                 let body = Value::from(fields.collect::<Map<_, _>>());
-                self.server.client.change(&[path, id], &body, seen).await?
+                self.server.client.ask_seen(Method::PATCH, &[path, id], &[], Some(&body), seen.as_deref()).await?
             }
             (Deed::Change(_), None) | (Deed::Keep, _) => return Ok(None),
         };

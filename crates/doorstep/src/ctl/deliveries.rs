@@ -125,13 +125,14 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         }
         What::Get { id, common } => with(&common, async |server| server.get(&KIND, &[PATH, &id], &[]).await),
         What::Retry { ids, common } => with(&common, async |server| {
-            many::each(&ids, async |id| server.act(&KIND, &[PATH, id, "retry"], None).await).await
+            many::each(&ids, server.form, async |id| server.act(&KIND, &[PATH, id, "retry"], None).await).await
         }),
         What::Abandon { ids, note, yes, common } => {
             sure(yes, &format!("abandoning {}", ids.join(", ")))?;
             let body = json!({ "note": note });
             with(&common, async |server| {
-                many::each(&ids, async |id| server.act(&KIND, &[PATH, id, "abandon"], Some(&body)).await).await
+                many::each(&ids, server.form, async |id| server.act(&KIND, &[PATH, id, "abandon"], Some(&body)).await)
+                    .await
             })
         }
     }

@@ -7,6 +7,7 @@ use doorstep_core::time::Millis;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
+use super::seen::Seen;
 use super::show::{self, Kind};
 use super::{Common, Form, given, list, many, with};
 use crate::failure::{Exit, Failure};
@@ -65,6 +66,8 @@ enum What {
         id: String,
         #[command(flatten)]
         settings: Box<settings::Args>,
+        #[command(flatten)]
+        seen: Seen,
         #[command(flatten)]
         common: Common,
     },
@@ -136,9 +139,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         }
         What::Get(One { id, common }) => with(&common, async |server| server.get(&KIND, &[PATH, &id], &[]).await),
         What::Create { tenant, settings, common } => create(tenant, *settings, &common),
-        What::Update { id, settings, common } => {
-            let body = settings.body()?;
-            with(&common, async |server| server.send(&KIND, Method::PATCH, &[PATH, &id], Some(&body)).await)
+        What::Update { id, settings, seen, common } => {
+            let (body, which) = (settings.body()?, (Method::PATCH, &[PATH, &id][..]));
+            with(&common, async |server| server.change(&KIND, which, &body, &seen).await)
         }
         What::Delete { ids, yes, common } => delete(&ids, yes, &common),
         What::Pause(some) => hand(&some, "pause"),
@@ -170,12 +173,14 @@ fn create(tenant: Option<String>, settings: settings::Args, common: &Common) -> 
 
 fn delete(ids: &[String], yes: bool, common: &Common) -> Result<(), Failure> {
     super::sure::sure(yes, &format!("deleting {}, with what is queued there,", ids.join(", ")))?;
-    with(common, async |server| many::each(ids, async |id| server.remove(&[PATH, id], id, "deleted").await).await)
+    with(common, async |server| {
+        many::each(ids, server.form, async |id| server.remove(&[PATH, id], id, "deleted").await).await
+    })
 }
 
 fn hand(some: &Several, verb: &str) -> Result<(), Failure> {
     let does = async |server: super::Session| {
-        many::each(&some.ids, async |id| server.act(&KIND, &[PATH, id, verb], None).await).await
+        many::each(&some.ids, server.form, async |id| server.act(&KIND, &[PATH, id, verb], None).await).await
     };
     with(&some.common, does)
 }

@@ -5,6 +5,7 @@ use doorstep_core::time::Millis;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
+use super::seen::Seen;
 use super::show::Kind;
 use super::sure::sure;
 use super::{Common, given, list, many, with};
@@ -72,6 +73,8 @@ enum What {
         #[arg(long, short, value_name = "JSON")]
         data: Option<String>,
         #[command(flatten)]
+        seen: Seen,
+        #[command(flatten)]
         common: Common,
     },
     /// Remove event types; they have to be archived first
@@ -90,7 +93,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.what {
         What::List { list, common } => with(&common, async |server| server.list(&KIND, PATH, [], &list).await),
         What::Get { name, common } => with(&common, async |server| server.get(&KIND, &[PATH, &name], &[]).await),
-        What::Put { name, description, schema, schema_version, example, ttl, archived, data, common } => {
+        What::Put { name, description, schema, schema_version, example, ttl, archived, data, seen, common } => {
             let mut fields: Map<String, Value> = given::fields(data.as_deref())?;
             let schema = schema.map(|given| given::json("--schema", &given)).transpose()?;
             let example = example.map(|given| given::json("--example", &given)).transpose()?;
@@ -102,23 +105,23 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
                 ("archived", archived.map(Value::from)),
             ];
             fields.extend(given.into_iter().filter_map(|(field, value)| Some((field.to_owned(), value?))));
-            put(&name, fields, &common)
+            put(&name, fields, &seen, &common)
         }
         What::Delete { names, yes, common } => {
             sure(yes, &format!("deleting {}", names.join(", ")))?;
             with(&common, async |server| {
-                many::each(&names, async |name| server.remove(&[PATH, name], name, "deleted").await).await
+                many::each(&names, server.form, async |name| server.remove(&[PATH, name], name, "deleted").await).await
             })
         }
     }
 }
 
-/// Changes the type if it is there, and registers it otherwise.
-fn put(name: &str, mut fields: Map<String, Value>, common: &Common) -> Result<(), Failure> {
+/// Changes the type if it is there, and registers it otherwise; but not one that was seen and is gone.
+fn put(name: &str, mut fields: Map<String, Value>, seen: &Seen, common: &Common) -> Result<(), Failure> {
     with(common, async |server| {
         let body = Value::from(fields.clone());
-        match server.send(&KIND, Method::PATCH, &[PATH, name], Some(&body)).await {
-            Err(missing) if missing.exit() == Exit::NotFound => {
+        match server.change(&KIND, (Method::PATCH, &[PATH, name]), &body, seen).await {
+            Err(missing) if missing.exit() == Exit::NotFound && seen.header().is_none() => {
                 fields.insert("name".to_owned(), name.into());
                 server.send(&KIND, Method::POST, &[PATH], Some(&fields.into())).await
             }

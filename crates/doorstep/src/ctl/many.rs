@@ -1,15 +1,20 @@
 //! The same for several things, one after the other.
 
+use super::Form;
 use crate::failure::{Exit, Failure};
 use crate::output;
 
 /// Goes on behind a failure. Some done and some failed is a result of its own.
-pub(super) async fn each(ids: &[String], does: impl AsyncFn(&str) -> Result<(), Failure>) -> Result<(), Failure> {
+pub(super) async fn each(
+    ids: &[String],
+    form: Form,
+    does: impl AsyncFn(&str) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let mut failed = Vec::new();
     for id in ids {
         if let Err(failure) = does(id).await {
             if ids.len() > 1 {
-                output::note(&format!("{id}: {failure}"));
+                output::note(&told(id, &failure, form));
             }
             failed.push(failure);
         }
@@ -23,6 +28,20 @@ pub(super) async fn each(ids: &[String], does: impl AsyncFn(&str) -> Result<(), 
         }
         Some(_) => {
             Err(Failure::said(Exit::Partial, format!("{n_failed} of {} failed, for the reasons above", ids.len())))
+        }
+    }
+}
+
+/// Programs are told which one it was in the problem itself.
+fn told(id: &str, failure: &Failure, form: Form) -> String {
+    match form {
+        Form::People | Form::Quiet => format!("{id}: {failure}"),
+        Form::Json => {
+            let mut problem = failure.as_problem();
+            if let Some(fields) = problem.as_object_mut() {
+                fields.insert("id".to_owned(), id.into());
+            }
+            format!("{problem}\n")
         }
     }
 }

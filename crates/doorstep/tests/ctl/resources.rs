@@ -194,6 +194,77 @@ fn lists_are_narrowed_by_the_same_words_as_in_the_api() {
 }
 
 #[test]
+fn keys_are_changed_and_rotated_and_stay_what_they_are_for() {
+    let server = Server::start();
+    let made = server.run(&["keys", "create", "billing", "--scopes", "read", "--expires", "1d", "--json"]).json();
+    let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
+    let words = ["keys", "update", id, "--name", "ledger", "--source-cidrs", "127.0.0.0/8,10.0.0.0/8", "--json"];
+    let changed = server.run(&words).json();
+    assert_eq!((&changed["name"], &changed["version"]), (&"ledger".into(), &2.into()));
+    assert_eq!((&changed["expires_at"], &changed["scopes"]), (&made["expires_at"], &made["scopes"]));
+    let words = ["keys", "update", id, "--expires", "never", "--source-cidrs", "", "--json"];
+    let changed = server.run(&words).json();
+    assert!(changed["expires_at"].is_null() && changed["source_cidrs"].as_array().unwrap().is_empty(), "{changed}");
+
+    let second = server.run(&["keys", "rotate", id, "--overlap", "1h", "-q"]).word();
+    server.run_with(&["events", "list"], key).ok();
+    server.run_with(&["events", "list"], &second).ok();
+    let third = server.run(&["keys", "rotate", id, "--if-match", "4", "-q"]).word();
+    server.run_with(&["events", "list"], &second).ended(5);
+    server.run_with(&["events", "list"], &third).ok();
+    server.run(&["keys", "rotate", id, "--if-match", "4"]).ended(6);
+    assert!(server.run(&["keys", "get", id]).ok().contains("version           5\n"));
+}
+
+#[test]
+fn a_change_to_what_was_not_seen_is_refused() {
+    let server = Server::start();
+    server.run(&["tenants", "create", "Acme"]).ok();
+    let made = server.run(&["dest", "create", "--url", NOWHERE, "--json"]).json();
+    let id = made["id"].as_str().unwrap();
+    let version = server.run(&["dest", "get", id, "--json"]).json()["version"].to_string();
+    let words = ["dest", "update", id, "--concurrency", "3", "--if-match", &version];
+    server.run(&words).ok();
+    server.run(&words).ended(6);
+    let shown = server.run(&["dest", "get", id, "--json"]).json();
+    assert_eq!(shown["concurrency"], 3);
+    server.run(&["dest", "update", id, "--concurrency", "4", "--if-match", &format!("\"{}\"", shown["version"])]).ok();
+
+    let put = |words: &[&str]| server.run(&[&["event-types", "put", "a.b", "--description"], words].concat());
+    put(&["one", "--if-match", "1"]).ended(4);
+    put(&["one"]).ok();
+    put(&["two", "--if-match", "1"]).ok();
+    put(&["three", "--if-match", "1"]).ended(6);
+    let shown = server.run(&["event-types", "get", "a.b", "--json"]).json();
+    assert_eq!((&shown["description"], &shown["version"]), (&"two".into(), &2.into()));
+}
+
+#[test]
+fn programs_are_told_a_failure_as_a_line_of_json() {
+    let server = Server::start();
+    for (words, code, member, told) in [
+        (&["tenants", "get", "ten_nonsense", "--json"][..], 4, "code", "not_found"),
+        (&["tenants", "create", "", "--json"], 1, "/errors/0/pointer", "/name"),
+        (&["tenants", "list", "--key", "wrong", "--json"], 5, "code", "unauthorized"),
+        (&["tenants", "list", "--server", "http://127.0.0.1:9", "--json"], 7, "code", "unreachable"),
+        (&["dest", "create", "--data", "{", "--url", NOWHERE, "--json"], 2, "code", "usage"),
+        (&["send", "a.b", "--tenant", "ten_nonsense", "--json"], 1, "code", "invalid_request"),
+    ] {
+        let ran = server.run(words);
+        assert_eq!(ran.ended(code), "", "{words:?}");
+        let lines: Vec<&str> = ran.told().lines().collect();
+        let problem: serde_json::Value = serde_json::from_str(lines[0]).unwrap_or_else(|_| panic!("{}", ran.told()));
+        let member = if member.starts_with('/') { member.to_owned() } else { format!("/{member}") };
+        assert_eq!(problem.pointer(&member), Some(&told.into()), "{words:?}: {problem}");
+        assert!(problem["detail"].is_string() && lines.len() == 1, "{}", ran.told());
+    }
+    let some = server.run(&["keys", "revoke", "key_nonsense", "key_sense", "--yes", "--json"]);
+    assert_eq!(some.ended(4), "");
+    let told: Vec<serde_json::Value> = some.told().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&told[0]["id"], &told[1]["id"], told.len()), (&"key_nonsense".into(), &"key_sense".into(), 3));
+}
+
+#[test]
 fn a_portal_is_a_link_to_this_server() {
     let server = Server::start();
     let tenant = server.run(&["tenants", "create", "Acme", "-q"]).word();

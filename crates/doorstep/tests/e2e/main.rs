@@ -16,6 +16,7 @@ mod dead_letters;
 mod ordering;
 mod crash;
 mod api;
+mod proxies;
 mod schemathesis;
 mod idempotency;
 mod first_start;

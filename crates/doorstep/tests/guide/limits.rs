@@ -99,6 +99,7 @@ fn the_api_and_its_events_are_bounded_as_the_page_says() {
     says(api, "bytes of a head, about", &[kib(connections.buffer_max)]);
     says(api, "connections", &[count(connections.connections_max)]);
     says(api, "a key that a client shows", &[count(api_key::KEY_BYTES_MAX)]);
+    says(api, "ranges of `trusted_proxies`", &[count(address::ALLOWED_RANGES_MAX)]);
     says(api, "changes noted in one line of the audit log", &[kib(audit::CHANGES_BYTES_MAX)]);
 
     says(events, "payload", &[kib(limits.payload_max)]);
@@ -228,6 +229,12 @@ fn what_is_private_is_bounded_as_the_page_says() {
         ("auth/ring.rs", "KEYS_MAX: usize = 10_000;", "API keys in use", "10,000"),
         ("auth/ring.rs", "SESSIONS_MAX: usize = 100_000;", "portal sessions", "100,000"),
         ("api/keys.rs", "CIDRS_MAX: usize = 50;", "ranges of a key (`source_cidrs`)", "50"),
+        (
+            "api/keys/change.rs",
+            "OVERLAP_MAX: Millis = Millis::from_hours(24 * 7);",
+            "overlap of a key's rotation",
+            "7 days",
+        ),
         ("api/portal_sessions.rs", "LASTS_MIN: Millis = Millis::from_mins(1);", "life of a portal session", "1 minute"),
         ("api/portal_sessions.rs", "LASTS_MAX: Millis = Millis::from_hours(1);", "life of a portal session", "1 hour"),
         (

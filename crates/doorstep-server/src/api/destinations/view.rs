@@ -71,6 +71,8 @@ pub(crate) struct DestinationView {
     tls: TlsView,
     created_at: When,
     updated_at: When,
+    /// One more with every change of its settings; it is also the `ETag`.
+    version: u64,
 
     #[schema(value_type = shape::GateStatusName)]
     status: GateStatus,
@@ -238,6 +240,7 @@ impl DestinationView {
             },
             created_at: When(*created_at),
             updated_at: When(*updated_at),
+            version: destination.version,
             status,
             throttled_until: throttled_until.map(When),
             throttle_reason: state.and_then(|state| state.throttle.reason()).filter(|_| throttled_until.is_some()),

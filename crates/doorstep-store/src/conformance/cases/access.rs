@@ -1,6 +1,6 @@
 //! Who may see and change what, and what is noted of it.
 
-use doorstep_core::api_key::{ApiKey, KeyHash};
+use doorstep_core::api_key::{ApiKey, KeyHash, Scope};
 use doorstep_core::audit::Action;
 use doorstep_core::delivery::BehindDead;
 use doorstep_core::destination::Destination;
@@ -80,6 +80,9 @@ pub fn nobody_changes_what_is_out_of_their_reach(subject: &mut dyn Subject) {
         Write::RemoveDestination { destination_id: DST },
         key,
         of_all.clone(),
+        Write::ChangeApiKey(Box::new(ApiKey { version: 2, ..api_key(KeyId(1), Some(TENANT)) })),
+        // It says that it is theirs.
+        Write::ChangeApiKey(Box::new(ApiKey { version: 2, ..api_key(KeyId(1), Some(TenantId(8))) })),
         Write::RevokeApiKey { key_id: KeyId(1) },
         session,
         open(SessionId(1)),
@@ -102,6 +105,7 @@ pub fn nobody_changes_what_is_out_of_their_reach(subject: &mut dyn Subject) {
         revive(1),
         abandon(2),
         Write::PutDestination(Box::new(destination(DST, 2))),
+        Write::ChangeApiKey(Box::new(ApiKey { version: 2, ..api_key(KeyId(1), Some(TENANT)) })),
         Write::RevokeApiKey { key_id: KeyId(1) },
         open(SessionId(1)),
         Write::RemoveDestination { destination_id: DST },
@@ -163,6 +167,33 @@ pub fn the_audit_log_is_searched_newest_first_and_forgotten_from_its_front(subje
     assert_eq!(search(subject, Reach::All, any(), None), [5], "no number is given out twice");
 }
 
+pub fn a_key_changes_but_not_what_it_was_made_for(subject: &mut dyn Subject) {
+    let made = api_key(KeyId(1), Some(TENANT));
+    let used = Write::UsedApiKeys(vec![(KeyId(1), NOW + Millis(5))]);
+    write(subject, vec![Write::PutApiKey(Box::new(made.clone())), used], NOW);
+    let changed = ApiKey {
+        name: "Another name".to_owned(),
+        source_cidrs: vec![],
+        expires_at: Some(NOW + Millis(50)),
+        version: 2,
+        ..made.rotated(KeyHash::of("another"), NOW + Millis(9))
+    };
+    let wider = ApiKey { scopes: [Scope::Admin].into(), tenant_id: None, created_at: Timestamp(0), ..changed.clone() };
+    let change = |key: &ApiKey, at| write(subject, vec![Write::ChangeApiKey(Box::new(key.clone()))], at).remove(0);
+    assert_eq!(change(&made, NOW), Written::Refused(Refusal::VersionDiffers), "it is not the next version");
+    assert_eq!(change(&wider, NOW), Written::Saved);
+    assert_eq!(change(&wider, NOW), Written::Refused(Refusal::VersionDiffers), "twice");
+    let nobody = ApiKey { id: KeyId(2), ..changed.clone() };
+    assert_eq!(change(&nobody, NOW), Written::Refused(Refusal::NotFound));
+    let longer = ApiKey { expires_at: None, version: 3, ..changed.clone() };
+    assert_eq!(change(&longer, NOW + Millis(50)), Written::Refused(Refusal::NotFound), "it has ended by then");
+    subject.restart();
+    let expected = ApiKey { last_used_at: Some(NOW + Millis(5)), ..changed };
+    assert_eq!(ask(subject.store().api_keys(Reach::All, None, 9)), [expected]);
+    let purge = |audit| ask(subject.store().purge(Ages { audit, ..ages(NOW) }, 9)).access;
+    assert_eq!((purge(NOW + Millis(50)), purge(NOW + Millis(51))), (0, 1), "its new end counts");
+}
+
 pub fn a_key_is_revoked_for_ever(subject: &mut dyn Subject) {
     let (first, second) = (api_key(KeyId(1), None), api_key(KeyId(2), Some(TENANT)));
     let put = |key: &ApiKey| one(subject, Write::PutApiKey(Box::new(key.clone())));
@@ -175,6 +206,8 @@ pub fn a_key_is_revoked_for_ever(subject: &mut dyn Subject) {
     assert_eq!(revoke(9), Written::Refused(Refusal::NotFound));
     let again = put(&first);
     assert_eq!(again, Written::Refused(Refusal::VersionDiffers), "it does not come back");
+    let change = Write::ChangeApiKey(Box::new(ApiKey { version: 2, ..first.clone() }));
+    assert_eq!(one(subject, change), Written::Refused(Refusal::NotFound), "nor does it change");
     subject.restart();
     let keys = |reach, after, limit| ask(subject.store().api_keys(reach, after, limit));
     let revoked = ApiKey { revoked_at: Some(NOW), ..first };
@@ -211,9 +244,15 @@ pub fn a_portal_session_is_opened_once_and_ends(subject: &mut dyn Subject) {
     assert_eq!((end(1), end(1), there(Reach::All)), (Written::Saved, not_found, vec![2, 3]));
     assert_eq!(one(subject, Write::EndPortalSessions { tenant_id: TENANT }), Written::Saved);
     assert_eq!(there(Reach::All), [3]);
-    let purge = |audit| ask(subject.store().purge(Ages { audit, ..ages(NOW) }, 9)).access;
+    let purge = |ages| ask(subject.store().purge(ages, 9)).access;
     let over = NOW + Millis::from_hours(1);
-    assert_eq!((purge(over), purge(over + Millis(1)), there(Reach::All)), (0, 1, vec![]));
+    assert_eq!(
+        purge(Ages { audit: Timestamp::MAX, sessions: over, ..ages(NOW) }),
+        0,
+        "it is open, however old the log"
+    );
+    let later = Ages { sessions: over + Millis(1), ..ages(NOW) };
+    assert_eq!((purge(later), there(Reach::All)), (1, vec![]), "one that is over goes before the lines about it");
 }
 
 // How the cases speak.

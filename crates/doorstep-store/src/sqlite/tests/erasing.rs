@@ -54,8 +54,15 @@ fn a_reader_in_the_way_of_the_log_fails_nothing_and_the_log_is_emptied_once_it_i
         reader.execute_batch("commit").unwrap();
         if purges {
             let never = Timestamp(0);
-            let ages =
-                Ages { delivered: never, dead: never, attempts: never, events: never, activity: never, audit: never };
+            let ages = Ages {
+                delivered: never,
+                dead: never,
+                attempts: never,
+                events: never,
+                activity: never,
+                audit: never,
+                sessions: never,
+            };
             ask(store.purge(ages, 9));
         } else {
             one(&store, accept(3, None)).unwrap();

@@ -9,11 +9,15 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, Uri};
 use serde::Deserialize;
+use serde_json::json;
 use serde_json::value::RawValue;
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 use super::NewEvent;
 use crate::object::Object;
 use crate::problem::{FieldFault, Problem};
+use crate::shape;
 use crate::when::When;
 
 const SPEC_VERSION: &str = "1.0";
@@ -67,25 +71,67 @@ impl Form {
     }
 }
 
-/// Attributes that nobody asked for are left out: other extensions may be there, and mean nothing here.
-#[derive(Debug, Deserialize)]
+/// A CloudEvent 1.0 in structured mode. Other attributes may be there, and are not kept.
+#[derive(Debug, Deserialize, ToSchema)]
 struct CloudEvent<'a> {
     #[serde(borrow)]
+    #[schema(value_type = shape::CloudEventsVersion)]
     specversion: Cow<'a, str>,
     #[serde(borrow)]
+    #[schema(value_type = shape::EventId)]
     id: Cow<'a, str>,
     #[serde(borrow)]
+    #[schema(value_type = shape::EventType)]
     r#type: Cow<'a, str>,
     #[serde(default)]
     time: Option<When>,
     #[serde(borrow, default)]
+    #[schema(value_type = Option<shape::ContentType>)]
     datacontenttype: Option<Cow<'a, str>>,
+    /// The payload, if it is JSON; text of another type as a string.
     #[serde(borrow, default)]
+    #[schema(value_type = Value, required = false, example = json!({"amount": 100}))]
     data: Option<&'a RawValue>,
     #[serde(borrow, default)]
+    #[schema(value_type = Option<shape::Base64>)]
     data_base64: Option<Cow<'a, str>>,
+    /// Whose event it is, unless `?tenant_id=` says so.
     #[serde(default)]
+    #[schema(value_type = Option<shape::TenantId>)]
     tenantid: Option<TenantId>,
+}
+
+/// What the API says of it: its data is JSON, or it is in base64 and has a content type.
+#[derive(Debug)]
+pub(in super::super) enum CloudEventBody {}
+
+impl PartialSchema for CloudEventBody {
+    fn schema() -> RefOr<Schema> {
+        shape::one_of(
+            CloudEvent::schema(),
+            json!([
+                {"required": ["data"], "properties": {"data": {"not": {"type": "null"}}, "data_base64": {"type": "null"}}},
+                {
+                    "required": ["data_base64", "datacontenttype"],
+                    "properties": {
+                        "data": {"type": "null"},
+                        "data_base64": {"type": "string"},
+                        "datacontenttype": {"type": "string"},
+                    },
+                },
+            ]),
+        )
+    }
+}
+
+impl ToSchema for CloudEventBody {
+    fn name() -> Cow<'static, str> {
+        "CloudEvent".into()
+    }
+
+    fn schemas(all: &mut Vec<(String, RefOr<Schema>)>) {
+        CloudEvent::schemas(all);
+    }
 }
 
 pub(in super::super) fn structured<'a>(body: &'a [u8], uri: &Uri) -> Result<NewEvent<'a>, Problem> {
