@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 
 use crate::catalog::Catalog;
 use crate::clock::Clock;
+use crate::ingest::Ingest;
 use crate::run::Handle;
 use crate::writer::Writer;
 
@@ -32,10 +33,17 @@ const CATALOG_PAGE: usize = 1_000;
 /// Where consent is put on record.
 #[derive(Clone, Debug)]
 pub struct Office {
-    pub catalog: Arc<Catalog>,
-    pub writer: Writer,
-    pub run: Handle,
-    pub clock: Clock,
+    catalog: Arc<Catalog>,
+    writer: Writer,
+    run: Handle,
+    clock: Clock,
+}
+
+impl From<&Ingest> for Office {
+    fn from(ingest: &Ingest) -> Self {
+        let Ingest { catalog, writer, run, clock, .. } = ingest;
+        Self { catalog: Arc::clone(catalog), writer: writer.clone(), run: run.clone(), clock: *clock }
+    }
 }
 
 /// Who has been asked, and a way to have them asked.
@@ -62,8 +70,8 @@ impl fmt::Debug for Consents {
 
 impl Consents {
     /// Starts the task that asks, beginning with all of the catalog that have to be. It ends with the run loop.
-    pub fn start(office: Office, sender: Arc<dyn Sender>, dice: Box<dyn Dice + Send>) -> Self {
-        let (line, messages) = mpsc::channel(LINE_MAX);
+    pub fn start(office: impl Into<Office>, sender: Arc<dyn Sender>, dice: Box<dyn Dice + Send>) -> Self {
+        let (office, (line, messages)) = (office.into(), mpsc::channel(LINE_MAX));
         let consents = Self { office: office.clone(), line, asking: Arc::default() };
         let asker = Asker {
             office,

@@ -14,7 +14,7 @@ use doorstep_core::time::Millis;
 use doorstep_engine::catalog::Catalog;
 use doorstep_engine::chance::{self, Ids};
 use doorstep_engine::clock::Clock;
-use doorstep_engine::consent::{Consents, Office};
+use doorstep_engine::consent::Consents;
 use doorstep_engine::desk::Desk;
 use doorstep_engine::events::Events;
 use doorstep_engine::ingest::Ingest;
@@ -89,10 +89,8 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAd
     let n_destinations = run::adopt_all(store.as_ref(), &catalog, &run).await?;
     let house_task = maintain::start(Arc::clone(&store), writer.clone(), run.clone(), clock, retention(config));
     let ingest = Ingest { catalog, writer, events, run: run.clone(), clock, ids };
-    let office =
-        Office { catalog: Arc::clone(&ingest.catalog), writer: ingest.writer.clone(), run: run.clone(), clock };
     let dice = chance::dice().context(no_chance)?;
-    let consents = Consents::start(office, Arc::clone(&sender), Box::new(dice));
+    let consents = Consents::start(&ingest, Arc::clone(&sender), Box::new(dice));
     let desk = Desk::new(ingest, sender, consents, rules);
     let desk = Arc::new(desk.with_destinations_max(config.destinations_per_tenant_max));
     let limits = Limits {

@@ -32,7 +32,7 @@ use doorstep_core::time::{Millis, Timestamp};
 use doorstep_engine::catalog::Catalog;
 use doorstep_engine::chance::{self, Ids};
 use doorstep_engine::clock::Clock;
-use doorstep_engine::consent::{Consents, Office};
+use doorstep_engine::consent::Consents;
 use doorstep_engine::desk::Desk;
 use doorstep_engine::events::Events;
 use doorstep_engine::ingest::Ingest;
@@ -109,13 +109,7 @@ impl Engine {
         });
         run::adopt_all(store.as_ref(), &catalog, &run).await.unwrap();
         let ingest = Ingest { catalog, writer: writer.clone(), events, run: run.clone(), clock, ids };
-        let office = Office {
-            catalog: Arc::clone(&ingest.catalog),
-            writer: ingest.writer.clone(),
-            run: ingest.run.clone(),
-            clock: ingest.clock,
-        };
-        let consents = Consents::start(office, Arc::clone(&sender), Box::new(SeededDice::new(1)));
+        let consents = Consents::start(&ingest, Arc::clone(&sender), Box::new(SeededDice::new(1)));
         let desk = Desk::new(ingest, sender, consents, rules);
         Self { store, run, clock, desk, writer, run_task, writer_task }
     }

@@ -21,7 +21,7 @@ use doorstep_core::time::{Millis, Timestamp};
 use doorstep_engine::catalog::Catalog;
 use doorstep_engine::chance::{self, Ids};
 use doorstep_engine::clock::Clock;
-use doorstep_engine::consent::{Consents, Office};
+use doorstep_engine::consent::Consents;
 use doorstep_engine::desk::Desk;
 use doorstep_engine::events::Events;
 use doorstep_engine::ingest::Ingest;
@@ -124,13 +124,7 @@ impl World {
         });
         run::adopt_all(store.as_ref(), &catalog, &run).await.unwrap();
         let ingest = Ingest { catalog, writer, events, run, clock, ids: Arc::new(Ids::new().unwrap()) };
-        let office = Office {
-            catalog: Arc::clone(&ingest.catalog),
-            writer: ingest.writer.clone(),
-            run: ingest.run.clone(),
-            clock: ingest.clock,
-        };
-        let consents = Consents::start(office, Arc::clone(&sender), Box::new(SeededDice::new(1)));
+        let consents = Consents::start(&ingest, Arc::clone(&sender), Box::new(SeededDice::new(1)));
         let desk = Arc::new(Desk::new(ingest, sender, consents, AddressRules::default()));
         let app = App::new(desk, Arc::clone(&store), news, KeyHash::of(ADMIN), Limits::default()).placed(place);
         let app = Arc::new(app);
