@@ -507,7 +507,7 @@ impl Checker {
         }
         let Some(hold) = hold else { return Err(format!("{id} waits and does not say for what")) };
         let here = self.open_at(delivery.destination_id, 0) > 0;
-        let facts = &self.destinations[&delivery.destination_id].facts;
+        let Watched { facts, plan, .. } = &self.destinations[&delivery.destination_id];
         // A read that failed is tried again within a second; until then nobody can know more.
         let read_again = Millis::from_secs(1);
         let right = match (hold.why, hold.until) {
@@ -516,6 +516,7 @@ impl Checker {
             }
             (Why::Pause, None) => facts.paused,
             (Why::Suspension, None) => facts.suspended,
+            (Why::Consent, None) => plan.awaits_consent,
             (Why::Concurrency | Why::Breaker, None) => here,
             (Why::HostConcurrency, None) => busy,
             (Why::Capacity, None) => busy || wakes_at.is_some_and(|at| at <= now + read_again),
@@ -554,6 +555,7 @@ impl Watched {
         ensure(now >= facts.quiet_until, || format!("sent inside a throttle, until {:?}", facts.quiet_until))?;
         ensure(!facts.paused, || "sent while paused".to_owned())?;
         ensure(!facts.suspended, || "sent while suspended".to_owned())?;
+        ensure(!self.plan.awaits_consent, || "sent without consent".to_owned())?;
         let cap = usize::try_from(self.plan.limits.concurrency).unwrap_or(usize::MAX);
         ensure(open < cap, || format!("over the cap of {cap} requests at once"))?;
         self.within_rate(now)

@@ -17,9 +17,11 @@ impl World {
     /// Another host, another cap.
     pub(super) fn change(&mut self, destination_id: DestinationId) -> Verdict {
         let (host, concurrency) = (random_host(&mut self.dice), self.dice.pick(&[1, 2, 5, 10]));
+        // Whoever has moved may have to agree anew, or has agreed by now.
+        let awaits_consent = self.dice.one_in(2);
         let found = self.scenario.destinations.iter_mut().find(|(plan, _)| plan.id == destination_id);
         let Some((plan, _)) = found else { return Ok(()) };
-        plan.host = host;
+        (plan.host, plan.awaits_consent) = (host, awaits_consent);
         plan.limits = Arc::new(GateLimits { concurrency, ..(*plan.limits).clone() });
         let plan = plan.clone();
         self.note(|| format!("{destination_id} moves to {} with a cap of {concurrency}", plan.host));
@@ -37,9 +39,21 @@ impl World {
             receiver.heal();
         }
         for index in 0..self.scenario.destinations.len() {
+            self.agree(index)?;
             self.hand(self.scenario.destinations[index].0.id, Hand::Resume)?;
         }
         self.revive_holders()
+    }
+
+    /// A receiver that had to agrees to be sent to.
+    fn agree(&mut self, index: usize) -> Verdict {
+        let plan = &mut self.scenario.destinations[index].0;
+        if !std::mem::take(&mut plan.awaits_consent) {
+            return Ok(());
+        }
+        let plan = plan.clone();
+        self.checker.changed(plan.clone());
+        self.tell(Input::Changed { plan: Box::new(plan) }, None)
     }
 
     /// A person sends those again that are dead and hold up others.
