@@ -11,3 +11,4 @@ mod addresses;
 mod secure;
 mod identity;
 mod outputs;
+mod consent;
