@@ -22,7 +22,7 @@ use crate::ask::{Id, List};
 use crate::auth::caller::Caller;
 use crate::body::OptionalJson;
 use crate::page::Stretch;
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::shape;
 use crate::when::When;
 
@@ -177,7 +177,7 @@ async fn retry(
     let summary = known(&app, caller.reach, id).await?;
     let destination_id = summary.delivery.destination_id;
     let destination = app.engine.destination(caller.reach, destination_id).ok_or_else(|| {
-        Problem::conflict("destination_gone", format!("its destination {destination_id} has been deleted"))
+        Problem::new(Code::DestinationGone, format!("its destination {destination_id} has been deleted"))
     })?;
     let event = app.store.events(vec![summary.delivery.event_seq]).await?.pop().flatten();
     let ttl = event.and_then(|event| app.engine.ttl_of(&event));

@@ -36,7 +36,7 @@ use crate::ask::{Id, Query};
 use crate::auth::caller::Caller;
 use crate::body::{Json, OptionalJson};
 use crate::page::Stretch;
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::shape;
 use crate::when::When;
 use settings::{DestinationBody, DestinationChange, NewDestination, NewSecret};
@@ -318,7 +318,7 @@ async fn rotate(
     signing.retain(|old| old.retires_at.is_none_or(|at| at > now));
     if signing.len() + 1 > SECRETS_MAX {
         let detail = format!("{SECRETS_MAX} secrets are in use at most: wait until an old one has retired");
-        return Err(Problem::conflict("too_many_secrets", detail));
+        return Err(Problem::new(Code::TooManySecrets, detail));
     }
     signing.insert(0, SigningSecret { text: secret.reveal(), retires_at: None });
     put(&app, &caller, Action::DestinationRotateSecret, &before, changed).await?;

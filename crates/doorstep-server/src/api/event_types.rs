@@ -28,7 +28,7 @@ use crate::body::Json;
 use crate::etag::{check_match, etag};
 use crate::field::Field;
 use crate::page::Stretch;
-use crate::problem::{FieldFault, Problem};
+use crate::problem::{Code, FieldFault, Problem};
 use crate::shape;
 use crate::when::When;
 
@@ -231,7 +231,7 @@ async fn remove(
     check_match(&headers, registered.version)?;
     if !registered.archived {
         let detail = format!("`{name}` is in use: archive it first, with `{{\"archived\": true}}`");
-        return Err(Problem::conflict("not_archived", detail));
+        return Err(Problem::new(Code::NotArchived, detail));
     }
     let mandate = mandate(&app, &caller, Action::EventTypeDelete, Some(&registered), None);
     app.engine.remove_event_type(mandate, name).await??;
@@ -330,7 +330,7 @@ impl From<Misfit> for FieldFault {
 }
 
 fn is_there(name: &EventType) -> Problem {
-    Problem::conflict("already_exists", format!("`{name}` is registered already: change it with PATCH"))
+    Problem::new(Code::AlreadyExists, format!("`{name}` is registered already: change it with PATCH"))
 }
 
 fn known(app: &App, name: &EventType) -> Result<Arc<RegisteredType>, Problem> {

@@ -29,7 +29,7 @@ use crate::auth::ring::KEYS_MAX;
 use crate::body::Json;
 use crate::etag::etag;
 use crate::page::Stretch;
-use crate::problem::{FieldFault, Problem};
+use crate::problem::{Code, FieldFault, Problem};
 use crate::shape;
 use crate::when::When;
 
@@ -121,7 +121,7 @@ async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<New
     let (text, key) = new.read(&app, &caller)?;
     if !app.keys.has_room(app.engine.now()) {
         let detail = format!("{KEYS_MAX} keys are in use at most: revoke one that is not needed any more");
-        return Err(Problem::conflict("too_many_keys", detail));
+        return Err(Problem::new(Code::TooManyKeys, detail));
     }
     let after = told(&key);
     let mandate = caller.mandate(&app, Action::KeyCreate, key.tenant_id, key.id, (&Value::Null, &after));

@@ -30,7 +30,7 @@ use crate::auth::cookie;
 use crate::auth::ring::SESSIONS_MAX;
 use crate::auth::source::Source;
 use crate::body::Json;
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::shape;
 use crate::when::When;
 
@@ -111,7 +111,7 @@ async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<New
     let now = app.engine.now();
     if !app.sessions.has_room(now) {
         let detail = format!("{SESSIONS_MAX} portal sessions are open at most: some are over within the hour");
-        return Err(Problem::conflict("too_many_portal_sessions", detail));
+        return Err(Problem::new(Code::TooManyPortalSessions, detail));
     }
     let id = SessionId(app.engine.new_id());
     let code = secret_text(id, &super::chance::<SECRET_LEN>()?);
@@ -159,7 +159,7 @@ async fn enter(
     Json(entry): Json<Entry>,
 ) -> Result<Response, Problem> {
     if cookie::is_from_elsewhere(&headers) {
-        return Err(Problem::forbidden("cross_site", "a portal session is opened from its own pages alone"));
+        return Err(Problem::new(Code::CrossSite, "a portal session is opened from its own pages alone"));
     }
     let wrong = || {
         let detail = "this code is not good (any more): it works once, within five minutes. Open the portal again";

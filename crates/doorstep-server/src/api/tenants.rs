@@ -24,7 +24,7 @@ use crate::etag::{check_match, etag};
 use crate::field::Field;
 use crate::object;
 use crate::page::Stretch;
-use crate::problem::{FieldFault, Problem};
+use crate::problem::{Code, FieldFault, Problem};
 use crate::shape;
 use crate::when::When;
 
@@ -222,8 +222,8 @@ async fn erase_payloads(
     let mandate = caller.mandate(&app, Action::TenantErasePayloads, Some(id), id, nothing);
     match app.engine.erase_payloads(mandate, id).await? {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
-        Err(_) => Err(Problem::conflict(
-            "nothing_encrypted",
+        Err(_) => Err(Problem::new(
+            Code::NothingEncrypted,
             "none of its payloads is encrypted, or all were erased before: see `encrypt_payloads` in the configuration",
         )),
     }

@@ -13,7 +13,7 @@ use doorstep_core::id::DestinationId;
 use doorstep_core::output::link::LinkFault;
 use doorstep_core::reach::Reach;
 use doorstep_core::time::Timestamp;
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -24,7 +24,7 @@ use super::{known, shown};
 use crate::app::App;
 use crate::ask::{Id, Query};
 use crate::auth::caller::Caller;
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::shape;
 use crate::when::When;
 
@@ -106,7 +106,7 @@ async fn verify(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<Destinat
     let before = known(&app, &caller, id)?;
     if before.settings.verification == Verification::None {
         let detail = "nobody has to agree: its `verification` is `none`. Set it to `cloudevents_options` first";
-        return Err(Problem::conflict("needs_no_consent", detail));
+        return Err(Problem::new(Code::NeedsNoConsent, detail));
     }
     let nothing = (&Value::Null, &Value::Null);
     let mandate = caller.mandate(&app, Action::DestinationVerify, Some(before.tenant_id), id, nothing);
@@ -137,7 +137,7 @@ async fn agree(
         LinkFault::Forged => forbidden(),
         LinkFault::Expired => {
             let detail = "this link has expired: have the destination ask again";
-            Problem::new(StatusCode::GONE, "gone", "This link can no longer be followed", detail)
+            Problem::new(Code::Gone, detail)
         }
     })?;
     let lines: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
@@ -167,5 +167,5 @@ async fn agree_by_visit(
 fn forbidden() -> Problem {
     let detail = "the link was not made here, was changed, or its destination has another URL by now or is gone: use \
         `WebHook-Request-Callback` exactly as it came";
-    Problem::new(StatusCode::FORBIDDEN, "bad_link", "This link is not valid", detail)
+    Problem::new(Code::BadLink, detail)
 }
