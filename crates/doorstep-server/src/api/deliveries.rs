@@ -143,7 +143,7 @@ pub(crate) struct Abandonment {
 
 /// Deliveries, newest first
 #[utoipa::path(get, path = "/v1/deliveries", tag = "deliveries", params(DeliveryList),
-    responses((status = 200, body = DeliveryPage), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = DeliveryPage)))]
 async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -157,7 +157,7 @@ async fn list(
 
 /// One delivery, with all its attempts
 #[utoipa::path(get, path = "/v1/deliveries/{id}", tag = "deliveries", params(("id" = shape::DeliveryId, Path)),
-    responses((status = 200, body = DeliveryDetail), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = DeliveryDetail)))]
 async fn get(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -168,7 +168,7 @@ async fn get(
 
 /// Send a dead letter again, with a fresh budget
 #[utoipa::path(post, path = "/v1/deliveries/{id}/retry", tag = "deliveries", params(("id" = shape::DeliveryId, Path)),
-    responses((status = 200, body = DeliveryDetail), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = DeliveryDetail)))]
 async fn retry(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -191,7 +191,7 @@ async fn retry(
 /// End a delivery for good
 #[utoipa::path(post, path = "/v1/deliveries/{id}/abandon", tag = "deliveries", params(("id" = shape::DeliveryId, Path)),
     request_body = Option<Abandonment>,
-    responses((status = 200, body = DeliveryDetail), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = DeliveryDetail)))]
 async fn abandon(
     State(app): State<Arc<App>>,
     caller: Caller,

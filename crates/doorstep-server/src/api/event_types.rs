@@ -140,7 +140,7 @@ pub(crate) struct EventTypeList {
 
 /// Register an event type
 #[utoipa::path(post, path = "/v1/event-types", tag = "event types", request_body = NewEventType,
-    responses((status = 201, body = EventTypeView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 201, body = EventTypeView)))]
 async fn create(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -174,7 +174,7 @@ async fn create(
 
 /// Event types, by their names
 #[utoipa::path(get, path = "/v1/event-types", tag = "event types", params(EventTypeList),
-    responses((status = 200, body = EventTypePage), (status = "4XX", body = Problem)))]
+    responses((status = 200, body = EventTypePage)))]
 async fn list(
     State(app): State<Arc<App>>,
     Query(asked): Query<EventTypeList>,
@@ -187,7 +187,7 @@ async fn list(
 
 /// One event type
 #[utoipa::path(get, path = "/v1/event-types/{name}", tag = "event types", params(("name" = shape::EventType, Path)),
-    responses((status = 200, body = EventTypeView), (status = "4XX", body = Problem)))]
+    responses((status = 200, body = EventTypeView)))]
 async fn get(State(app): State<Arc<App>>, Id(name): Id<EventType>) -> Result<Response, Problem> {
     Ok(shown(&*known(&app, &name)?))
 }
@@ -197,7 +197,7 @@ async fn get(State(app): State<Arc<App>>, Id(name): Id<EventType>) -> Result<Res
 /// Versions of its schema are added, never changed or taken away: events that were taken by one may be on their way still.
 #[utoipa::path(patch, path = "/v1/event-types/{name}", tag = "event types",
     params(("name" = shape::EventType, Path), ("if-match" = Option<shape::IfMatch>, Header)), request_body = EventTypeChange,
-    responses((status = 200, body = EventTypeView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = EventTypeView)))]
 async fn change(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -220,7 +220,7 @@ async fn change(
 /// It has to be archived first. Events that were taken stay as they are.
 #[utoipa::path(delete, path = "/v1/event-types/{name}", tag = "event types",
     params(("name" = shape::EventType, Path), ("if-match" = Option<shape::IfMatch>, Header)),
-    responses((status = 204), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 204)))]
 async fn remove(
     State(app): State<Arc<App>>,
     caller: Caller,

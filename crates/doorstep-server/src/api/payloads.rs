@@ -40,8 +40,7 @@ pub(crate) struct Signed {
 ///
 /// The URL is the `payload_url` of the delivery, and no key is needed.
 #[utoipa::path(get, path = "/v1/events/{id}/payload", tag = "events", params(("id" = shape::EventId, Path), Signed), security(()),
-    responses((status = 200, description = "The payload as it came, with its own content type"),
-        (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, description = "The payload as it came, with its own content type")))]
 async fn fetch(
     State(app): State<Arc<App>>,
     Id(event_id): Id<EventId>,

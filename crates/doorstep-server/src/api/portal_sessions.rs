@@ -97,7 +97,7 @@ pub(crate) struct SessionsOf {
 
 /// Ask for a portal session
 #[utoipa::path(post, path = "/v1/portal-sessions", tag = "portal", request_body = NewSession,
-    responses((status = 201, body = NewSessionView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 201, body = NewSessionView)))]
 async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<NewSession>) -> Result<Response, Problem> {
     let tenant_id = new.tenant_id;
     if app.engine.tenant(caller.reach, tenant_id).is_none() {
@@ -133,7 +133,7 @@ async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<New
 
 /// End all portal sessions of a tenant, at once
 #[utoipa::path(delete, path = "/v1/portal-sessions", tag = "portal", params(SessionsOf),
-    responses((status = 204), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 204)))]
 async fn end_all(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -151,7 +151,7 @@ async fn end_all(
 ///
 /// The cookie opens this tenant's things under `/v1`, to look at and to operate, until the session is over.
 #[utoipa::path(post, path = "/portal/session", tag = "portal", request_body = Entry, security(()),
-    responses((status = 200, body = SessionView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = SessionView)))]
 async fn enter(
     State(app): State<Arc<App>>,
     source: Option<Extension<Source>>,
@@ -189,7 +189,7 @@ async fn enter(
 
 /// The portal session that this is
 #[utoipa::path(get, path = "/portal/session", tag = "portal",
-    responses((status = 200, body = SessionView), (status = "4XX", body = Problem)))]
+    responses((status = 200, body = SessionView)))]
 async fn show(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::Json<SessionView>, Problem> {
     let session = own(&app, &caller)?;
     let PortalSession { id, tenant_id, expires_at, .. } = session;
@@ -198,7 +198,7 @@ async fn show(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::Json<
 
 /// Leave the portal
 #[utoipa::path(delete, path = "/portal/session", tag = "portal",
-    responses((status = 204), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 204)))]
 async fn leave(State(app): State<Arc<App>>, caller: Caller, headers: HeaderMap) -> Result<Response, Problem> {
     let PortalSession { id, tenant_id, .. } = own(&app, &caller)?;
     let nothing = (&Value::Null, &Value::Null);

@@ -132,8 +132,7 @@ pub(crate) enum Change {
 ///
 /// Server-sent events: `attempt`, `gate`, and `missed` with a number if this client was too slow to hear everything.
 #[utoipa::path(get, path = "/v1/stream", tag = "stream", params(Watch),
-    responses((status = 200, body = String, content_type = "text/event-stream"), (status = "4XX", body = Problem),
-        (status = 503, body = Problem)))]
+    responses((status = 200, body = String, content_type = "text/event-stream")))]
 async fn stream(State(app): State<Arc<App>>, caller: Caller, Query(watch): Query<Watch>) -> Result<Response, Problem> {
     let place = Arc::clone(&app.watchers).try_acquire_owned();
     let place = place.map_err(|_| Problem::busy("too many clients watch already: try again when one has gone"))?;

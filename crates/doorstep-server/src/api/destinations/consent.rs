@@ -101,7 +101,7 @@ pub(crate) struct Agreed {
 /// For destinations whose `verification` asks for it. The receiver is asked by itself too, when the destination is made
 /// or its URL changes, and then ever more seldom: this is for those who do not want to wait.
 #[utoipa::path(post, path = "/v1/destinations/{id}/verify", tag = "destinations", params(("id" = shape::DestinationId, Path)),
-    responses((status = 200, body = super::view::DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = super::view::DestinationView)))]
 async fn verify(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<DestinationId>) -> Result<Response, Problem> {
     let before = known(&app, &caller, id)?;
     if before.settings.verification == Verification::None {
@@ -121,7 +121,7 @@ async fn verify(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<Destinat
 /// how many requests per minute are sent.
 #[utoipa::path(post, path = "/v1/destinations/{id}/consent", tag = "destinations", security(()),
     params(("id" = shape::DestinationId, Path), SignedConsent, ("webhook-allowed-rate" = Option<shape::AllowedRate>, Header)),
-    responses((status = 200, body = Agreed), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = Agreed)))]
 async fn agree(
     State(app): State<Arc<App>>,
     Id(id): Id<DestinationId>,
@@ -154,7 +154,7 @@ async fn agree(
 /// As with POST; for people who find the link in a log and follow it.
 #[utoipa::path(get, path = "/v1/destinations/{id}/consent", tag = "destinations", security(()),
     params(("id" = shape::DestinationId, Path), SignedConsent, ("webhook-allowed-rate" = Option<shape::AllowedRate>, Header)),
-    responses((status = 200, body = Agreed), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = Agreed)))]
 async fn agree_by_visit(
     state: State<Arc<App>>,
     id: Id<DestinationId>,

@@ -68,7 +68,7 @@ pub(crate) struct KeyRotation {
 /// Its scopes and its tenant never change: make another key for that.
 #[utoipa::path(patch, path = "/v1/keys/{id}", tag = "keys", request_body = KeyChange,
     params(("id" = shape::KeyId, Path), ("if-match" = Option<shape::IfMatch>, Header)),
-    responses((status = 200, body = KeyView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = KeyView)))]
 pub(crate) async fn change(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -93,7 +93,7 @@ pub(crate) async fn change(
 /// from an earlier rotation does not any more.
 #[utoipa::path(post, path = "/v1/keys/{id}/rotate", tag = "keys", request_body = Option<KeyRotation>,
     params(("id" = shape::KeyId, Path), ("if-match" = Option<shape::IfMatch>, Header)),
-    responses((status = 200, body = NewKeyView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = NewKeyView)))]
 pub(crate) async fn rotate(
     State(app): State<Arc<App>>,
     caller: Caller,
