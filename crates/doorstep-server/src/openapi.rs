@@ -1,6 +1,7 @@
 //! The API's own description, OpenAPI 3.1, made from the handlers, and a page to read it with.
 
 mod headers;
+mod page;
 mod refusals;
 #[cfg(test)]
 pub(crate) mod seen;
@@ -113,17 +114,15 @@ pub(crate) fn polish(document: &mut utoipa::openapi::OpenApi) {
     }
 }
 
-/// Routes that need no key: the description, and the page.
+/// Routes that need no key: the description, and the page. There are no others beside those that are described.
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>(document: &utoipa::openapi::OpenApi) -> Router<S> {
     let document: Arc<str> = text(document).into();
+    let page: Arc<str> = page::html().into();
     Router::new()
         .route("/openapi.json", get(move || async move { file("application/json", document.to_string()) }))
-        .route(
-            "/docs",
-            get(|| async { file("text/html; charset=utf-8", include_str!("docs_page/index.html").to_owned()) }),
-        )
-        .route("/docs/page.css", get(|| async { file("text/css", include_str!("docs_page/page.css").to_owned()) }))
-        .route("/docs/page.js", get(|| async { file("text/javascript", include_str!("docs_page/page.js").to_owned()) }))
+        .route("/docs", get(move || async move { file("text/html; charset=utf-8", page.to_string()) }))
+        .route("/docs/page.css", get(|| async { file("text/css", page::CSS.to_owned()) }))
+        .route("/docs/page.js", get(|| async { file("text/javascript", page::JS.to_owned()) }))
 }
 
 /// The document as it is served and committed.
