@@ -15,6 +15,8 @@ pub(crate) mod world;
 #[cfg(test)]
 mod matrix;
 #[cfg(test)]
+mod sent;
+#[cfg(test)]
 mod stories;
 #[cfg(test)]
 mod changed_keys;

@@ -290,7 +290,26 @@ impl IntoResponse for Problem {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    #[test]
+    fn whoever_is_to_come_back_later_is_told_when() {
+        let later = [
+            EngineFault::Busy.into(),
+            EngineFault::Stopped.into(),
+            EngineFault::Unsaved.into(),
+            Problem::from(StoreError::Unavailable("gone".into())),
+        ];
+        let codes: BTreeSet<Code> = later.iter().map(|problem| problem.code).collect();
+        let all = Code::ALL.iter().filter(|code| code.status() == StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(codes, all.copied().collect(), "every one of them is made here");
+        for problem in later {
+            let code = problem.code;
+            assert!(problem.into_response().headers().contains_key(RETRY_AFTER), "{code:?}");
+        }
+    }
 
     #[test]
     fn whoever_tests_too_often_hears_when_to_come_back() {

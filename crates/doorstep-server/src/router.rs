@@ -1,5 +1,8 @@
 //! Every route, and what stands before it.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use axum::Router;
