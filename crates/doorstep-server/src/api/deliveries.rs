@@ -105,7 +105,8 @@ pub(crate) struct DeliveryPage {
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "it is never made")]
 pub(crate) struct DeliveryList {
-    /// Deliveries on their way are listed as `queued` or `retry_scheduled`, whichever they were before.
+    /// Deliveries on their way are listed as `queued` or `retry_scheduled`, whichever they were before, and shown as `in_flight`. That alone cannot
+    /// be asked for: it is not written down.
     #[param(required = false)]
     status: shape::StatusesAsked,
     #[param(required = false)]
