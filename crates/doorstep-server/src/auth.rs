@@ -17,6 +17,8 @@ mod matrix;
 #[cfg(test)]
 mod sent;
 #[cfg(test)]
+mod refused;
+#[cfg(test)]
 mod stories;
 #[cfg(test)]
 mod changed_keys;
