@@ -65,6 +65,19 @@ def before_call(context, case, kwargs):
             destination(case.body)
 
 
+@schemathesis.check
+def problem_codes_are_described(context, response, case):
+    """A problem's code is one of those that its operation names for that status."""
+    if "application/problem+json" not in response.headers.get("content-type", [""])[0]:
+        return
+    described = case.operation.definition.raw["responses"].get(str(response.status_code))
+    # A method that is none of the path's is no operation.
+    if described is None:
+        return
+    code = response.json()["code"]
+    assert code in described["x-problem-codes"], f"{response.status_code} is not described with {code}"
+
+
 def event(body):
     # The same ID or key again means the same event again.
     if body.get("id"):

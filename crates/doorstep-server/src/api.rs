@@ -15,6 +15,8 @@ pub(crate) mod health;
 
 #[cfg(test)]
 mod lists;
+#[cfg(test)]
+mod missed;
 
 use doorstep_core::store::{ByHand, Refusal, Write, Written};
 

@@ -15,6 +15,10 @@ pub(crate) mod world;
 #[cfg(test)]
 mod matrix;
 #[cfg(test)]
+mod sent;
+#[cfg(test)]
+mod refused;
+#[cfg(test)]
 mod stories;
 #[cfg(test)]
 mod changed_keys;
@@ -36,7 +40,7 @@ pub use doorstep_core::api_key::{KEY_BYTES_MAX, KeyHash, NotAHash};
 pub use source::{Peer, Proxies};
 
 use crate::app::App;
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use caller::Caller;
 use rules::Need;
 use source::Source;
@@ -103,7 +107,7 @@ fn by_key(app: &App, text: &str, from: Option<IpAddr>) -> Result<Caller, Problem
     }
     if !key.may_come_from(from) {
         app.notes.denied(&caller, now, "source address".to_owned());
-        return Err(Problem::forbidden("wrong_source", "this key may not be used from this address"));
+        return Err(Problem::new(Code::WrongSource, "this key may not be used from this address"));
     }
     held.used(now);
     Ok(caller)
@@ -114,7 +118,7 @@ fn by_token(app: &App, head: &Parts, token: &str, from: Option<IpAddr>) -> Resul
     let id = session_of(token).ok_or_else(over)?;
     let session = app.sessions.opened(id, token, app.engine.now()).ok_or_else(over)?;
     if !head.method.is_safe() && !cookie::is_from_our_pages(&head.headers) {
-        return Err(Problem::forbidden("cross_site", "a portal session changes things from its own pages alone"));
+        return Err(Problem::new(Code::CrossSite, "a portal session changes things from its own pages alone"));
     }
     let (actor, scopes) = (Actor::Portal { id }, [Scope::Read, Scope::Operate].into());
     Ok(Caller { actor, scopes, reach: Reach::Tenant(session.tenant_id), from, shown: None })
@@ -124,16 +128,16 @@ fn judge(need: Need, caller: &Caller) -> Result<(), Problem> {
     let (Need::Has(scope) | Need::Everywhere(scope)) = need else {
         let is_portal = matches!(caller.actor, Actor::Portal { .. });
         let detail = "this is for portal sessions: keys do not need it";
-        return if is_portal { Ok(()) } else { Err(Problem::forbidden("not_a_portal_session", detail)) };
+        return if is_portal { Ok(()) } else { Err(Problem::new(Code::NotAPortalSession, detail)) };
     };
     if !scope.is_in(&caller.scopes) {
         let held: Vec<&str> = caller.scopes.iter().map(|scope| scope.name()).collect();
         let detail = format!("this needs the scope `{}`; this credential has {}", scope.name(), held.join(", "));
-        return Err(Problem::forbidden("missing_scope", detail));
+        return Err(Problem::new(Code::MissingScope, detail));
     }
     if matches!(need, Need::Everywhere(_)) && caller.reach != Reach::All {
         let detail = "this is the operator's to do: this credential is limited to one tenant";
-        return Err(Problem::forbidden("limited_to_a_tenant", detail));
+        return Err(Problem::new(Code::LimitedToATenant, detail));
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::app::App;
 use crate::object::Object;
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 
 /// Bodies of everything but events are at most this long.
 pub(crate) const BODY_BYTES_MAX: usize = 256 * 1024;
@@ -61,12 +61,7 @@ pub(crate) fn check_is_json(headers: &HeaderMap) -> Result<(), Problem> {
     if is_json {
         return Ok(());
     }
-    Err(Problem::new(
-        http::StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        "not_json",
-        "The body has to be JSON",
-        "send the body as JSON, with the header `Content-Type: application/json`",
-    ))
+    Err(Problem::new(Code::NotJson, "send the body as JSON, with the header `Content-Type: application/json`"))
 }
 
 /// The whole body, or why not.
@@ -76,9 +71,7 @@ pub(crate) async fn read(body: Body, max: usize, within: Duration) -> Result<Byt
         Ok(Ok(None)) => Err(Problem::too_large(format!("the body is longer than {max} bytes: make it shorter"))),
         Ok(Err(_)) => Err(Problem::malformed("the body broke off before its end: send it again")),
         Err(_) => Err(Problem::new(
-            http::StatusCode::REQUEST_TIMEOUT,
-            "too_slow",
-            "The body took too long",
+            Code::TooSlow,
             format!("the body did not arrive within {} s: send it again", within.as_secs()),
         )),
     }

@@ -1,5 +1,11 @@
 //! The API's own description, OpenAPI 3.1, made from the handlers, and a page to read it with.
 
+mod headers;
+mod page;
+mod refusals;
+#[cfg(test)]
+pub(crate) mod seen;
+
 use std::sync::Arc;
 
 use axum::Router;
@@ -9,11 +15,11 @@ use doorstep_core::api_key::Scope;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use http::{HeaderValue, Method};
 use utoipa::OpenApi;
+use utoipa::openapi::RefOr;
 use utoipa::openapi::path::Parameter;
 use utoipa::openapi::security::{
     ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
 };
-use utoipa::openapi::{Content, RefOr};
 
 use crate::auth::cookie;
 use crate::auth::rules::{self, Need};
@@ -79,8 +85,8 @@ fn let_in(method: &Method, path: &str) -> Option<Vec<SecurityRequirement>> {
     }
 }
 
-/// Gives every operation a name that no other has, `deliveries_retry`, since clients are made from it; and problems their type.
-/// A parameter that may be left out is never null. Where a portal session is let in, that is said.
+/// Gives every operation a name that no other has, `deliveries_retry`, since clients are made from it; says what it can refuse, and what
+/// headers it sends. A parameter that may be left out is never null. Where a portal session is let in, that is said.
 pub(crate) fn polish(document: &mut utoipa::openapi::OpenApi) {
     for (path, item) in &mut document.paths.paths {
         let all = [
@@ -102,36 +108,21 @@ pub(crate) fn polish(document: &mut utoipa::openapi::OpenApi) {
                     shape::not_null(schema);
                 }
             }
-            operation.responses.responses.values_mut().for_each(name_problems);
+            refusals::describe(&method, path, operation);
+            headers::describe(&method, path, operation);
         }
     }
 }
 
-/// A problem has a content type of its own (RFC 9457).
-fn name_problems(response: &mut RefOr<utoipa::openapi::Response>) {
-    let RefOr::T(response) = response else { return };
-    let is_problem = |content: &RefOr<Content>| match content {
-        RefOr::T(Content { schema: Some(RefOr::Ref(of)), .. }) => of.ref_location.ends_with("/Problem"),
-        RefOr::T(_) | RefOr::Ref(_) => false,
-    };
-    if response.content.get("application/json").is_some_and(is_problem)
-        && let Some(content) = response.content.shift_remove("application/json")
-    {
-        response.content.insert("application/problem+json".to_owned(), content);
-    }
-}
-
-/// Routes that need no key: the description, and the page.
+/// Routes that need no key: the description, and the page. There are no others beside those that are described.
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>(document: &utoipa::openapi::OpenApi) -> Router<S> {
     let document: Arc<str> = text(document).into();
+    let page: Arc<str> = page::html().into();
     Router::new()
         .route("/openapi.json", get(move || async move { file("application/json", document.to_string()) }))
-        .route(
-            "/docs",
-            get(|| async { file("text/html; charset=utf-8", include_str!("docs_page/index.html").to_owned()) }),
-        )
-        .route("/docs/page.css", get(|| async { file("text/css", include_str!("docs_page/page.css").to_owned()) }))
-        .route("/docs/page.js", get(|| async { file("text/javascript", include_str!("docs_page/page.js").to_owned()) }))
+        .route("/docs", get(move || async move { file("text/html; charset=utf-8", page.to_string()) }))
+        .route("/docs/page.css", get(|| async { file("text/css", page::CSS.to_owned()) }))
+        .route("/docs/page.js", get(|| async { file("text/javascript", page::JS.to_owned()) }))
 }
 
 /// The document as it is served and committed.

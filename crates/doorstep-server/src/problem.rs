@@ -1,5 +1,7 @@
 //! Errors as RFC 9457 problems: what, where, and how to fix it.
 
+pub(crate) mod code;
+
 use axum::response::{IntoResponse, Response};
 use doorstep_core::engine::EngineFault;
 use doorstep_core::store::{Refusal, StoreError};
@@ -10,6 +12,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::rates::{RATE_POLICY, Standing};
+pub(crate) use code::Code;
 
 /// So many faults of one request are reported.
 const ERRORS_MAX: usize = 20;
@@ -29,9 +32,7 @@ pub(crate) struct Problem {
     status: u16,
     /// What happened and what to do.
     detail: String,
-    /// For programs.
-    #[schema(example = "invalid_request")]
-    code: &'static str,
+    code: Code,
     /// Where in the request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<FieldFault>,
@@ -69,12 +70,11 @@ impl FieldFault {
 }
 
 impl Problem {
-    pub(crate) fn new(status: StatusCode, code: &'static str, title: &'static str, detail: impl Into<String>) -> Self {
-        let r#type = format!("/docs#problem-{code}").into();
+    pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
         Self {
-            r#type,
-            title,
-            status: status.as_u16(),
+            r#type: code.place().into(),
+            title: code.title(),
+            status: code.status().as_u16(),
             detail: detail.into(),
             code,
             errors: Vec::new(),
@@ -90,10 +90,7 @@ impl Problem {
             [one] => format!("{}: {}", one.pointer, one.detail),
             several => format!("{} things are wrong; see `errors`", several.len()),
         };
-        Self {
-            errors,
-            ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_request", "The request is not valid", detail)
-        }
+        Self { errors, ..Self::new(Code::InvalidRequest, detail) }
     }
 
     pub(crate) fn invalid_at(pointer: impl Into<String>, detail: impl ToString) -> Self {
@@ -101,19 +98,15 @@ impl Problem {
     }
 
     pub(crate) fn malformed(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "malformed_request", "The request cannot be read", detail)
+        Self::new(Code::MalformedRequest, detail)
     }
 
     pub(crate) fn unauthorized(detail: &str) -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", "A key is needed", detail)
-    }
-
-    pub(crate) fn forbidden(code: &'static str, detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::FORBIDDEN, code, "This is not allowed", detail)
+        Self::new(Code::Unauthorized, detail)
     }
 
     pub(crate) fn not_found(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "not_found", "There is no such thing", detail)
+        Self::new(Code::NotFound, detail)
     }
 
     /// Something that the request names is not there, at that place of it.
@@ -124,23 +117,19 @@ impl Problem {
     }
 
     pub(crate) fn too_large(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "The body is too large", detail)
-    }
-
-    pub(crate) fn conflict(code: &'static str, detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::CONFLICT, code, "This cannot be done now", detail)
+        Self::new(Code::TooLarge, detail)
     }
 
     pub(crate) fn precondition(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::PRECONDITION_FAILED, "changed_meanwhile", "It has changed meanwhile", detail)
+        Self::new(Code::ChangedMeanwhile, detail)
     }
 
-    fn later(code: &'static str, title: &'static str, detail: impl Into<String>, after: u32) -> Self {
-        Self { retry_after: Some(after), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, code, title, detail) }
+    fn later(code: Code, detail: impl Into<String>, after: u32) -> Self {
+        Self { retry_after: Some(after), ..Self::new(code, detail) }
     }
 
     pub(crate) fn busy(detail: impl Into<String>) -> Self {
-        Self::later("busy", "Too much is waiting", detail, BUSY_FOR)
+        Self::later(Code::Busy, detail, BUSY_FOR)
     }
 
     /// A producer sends faster than its tenant may.
@@ -151,16 +140,14 @@ impl Problem {
             r#type: "https://iana.org/assignments/http-problem-types#quota-exceeded".into(),
             retry_after: Some(after),
             over_rate: Some(Box::new(OverRate { violated_policies: [RATE_POLICY], standing })),
-            ..Self::new(StatusCode::TOO_MANY_REQUESTS, "quota_exceeded", "Too many events", detail)
+            ..Self::new(Code::QuotaExceeded, detail)
         }
     }
 
     /// The same key, but not the same request.
     pub(crate) fn key_reused() -> Self {
         Self::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "idempotency_key_reused",
-            "This key was used for something else",
+            Code::IdempotencyKeyReused,
             "a request with this Idempotency-Key was accepted before and said something else: repeat that one exactly, or \
              choose another key",
         )
@@ -169,9 +156,7 @@ impl Problem {
     pub(crate) fn refused(refusal: Refusal) -> Self {
         match refusal {
             Refusal::EventDiffers => Self::new(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "event_differs",
-                "This event is another one",
+                Code::EventDiffers,
                 "an event with this ID was accepted before and says something else: \
                  repeat it exactly, or choose another ID",
             ),
@@ -179,18 +164,18 @@ impl Problem {
             Refusal::VersionDiffers => {
                 Self::precondition("somebody else has changed it: read it again, and make your change once more")
             }
-            Refusal::NotDead => Self::conflict(
-                "not_dead",
+            Refusal::NotDead => Self::new(
+                Code::NotDead,
                 "it is not dead: it was delivered, or is still being tried and needs no retry by hand",
             ),
-            Refusal::TooManyDestinations { max } => Self::conflict(
-                "too_many_destinations",
+            Refusal::TooManyDestinations { max } => Self::new(
+                Code::TooManyDestinations,
                 format!(
                     "the tenant has {max} destinations, as many as it may: remove one that is not needed any more, or ask the operator \
                      to raise `destinations_per_tenant_max`"
                 ),
             ),
-            Refusal::AlreadyEnded => Self::conflict("already_ended", "it has already been delivered or abandoned"),
+            Refusal::AlreadyEnded => Self::new(Code::AlreadyEnded, "it has already been delivered or abandoned"),
         }
     }
 
@@ -236,23 +221,20 @@ impl From<EngineFault> for Problem {
             EngineFault::Busy => Self::busy("too much is waiting to be done: try again in a moment"),
             EngineFault::Store(fault) => Self::from(&*fault),
             EngineFault::Stopped => Self::later(
-                "shutting_down",
-                "This process is shutting down",
+                Code::ShuttingDown,
                 "nothing is taken any more: ask another node, or again in a moment",
                 STORE_AWAY_FOR,
             ),
-            EngineFault::Unsaved => {
-                Self::later("not_saved_yet", "It is in force, but not on disk", fault.to_string(), STORE_AWAY_FOR)
-            }
-            EngineFault::Unsendable(why) => Self::conflict("unsendable", why),
+            EngineFault::Unsaved => Self::later(Code::NotSavedYet, fault.to_string(), STORE_AWAY_FOR),
+            EngineFault::Unsendable(why) => Self::new(Code::Unsendable, why),
             EngineFault::TooOften(wait) => {
                 let after = whole_seconds(wait);
                 let detail = format!("one tenant's destinations are tested only so often: try again in {after} s");
-                let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, "too_often", "That is too often", detail);
+                let problem = Self::new(Code::TooOften, detail);
                 Self { retry_after: Some(after), ..problem }
             }
-            EngineFault::NoConsent => Self::conflict(
-                "no_consent",
+            EngineFault::NoConsent => Self::new(
+                Code::NoConsent,
                 "its receiver has not agreed to be sent to: see `consent` of the destination, and ask again with POST …/verify",
             ),
         }
@@ -263,13 +245,12 @@ impl From<&StoreError> for Problem {
     fn from(fault: &StoreError) -> Self {
         if matches!(fault, StoreError::TookTooLong) {
             let detail = "narrow it down: to a destination, a tenant, or a shorter time";
-            return Self::new(StatusCode::UNPROCESSABLE_ENTITY, "too_broad", "The search took too long", detail);
+            return Self::new(Code::TooBroad, detail);
         }
         // What went wrong inside is for the log, not for whoever asks.
         tracing::warn!(error = %fault, source = ?std::error::Error::source(fault), "the store did not answer a request");
         Self::later(
-            "store_unavailable",
-            "The store does not answer",
+            Code::StoreUnavailable,
             "nothing was changed; try again in a moment. The operator finds the reason in the log",
             STORE_AWAY_FOR,
         )
@@ -309,11 +290,30 @@ impl IntoResponse for Problem {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    #[test]
+    fn whoever_is_to_come_back_later_is_told_when() {
+        let later = [
+            EngineFault::Busy.into(),
+            EngineFault::Stopped.into(),
+            EngineFault::Unsaved.into(),
+            Problem::from(StoreError::Unavailable("gone".into())),
+        ];
+        let codes: BTreeSet<Code> = later.iter().map(|problem| problem.code).collect();
+        let all = Code::ALL.iter().filter(|code| code.status() == StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(codes, all.copied().collect(), "every one of them is made here");
+        for problem in later {
+            let code = problem.code;
+            assert!(problem.into_response().headers().contains_key(RETRY_AFTER), "{code:?}");
+        }
+    }
 
     #[test]
     fn whoever_tests_too_often_hears_when_to_come_back() {
         let problem = Problem::from(EngineFault::TooOften(Millis(1_001)));
-        assert_eq!((problem.status, problem.code, problem.retry_after), (429, "too_often", Some(2)));
+        assert_eq!((problem.status, problem.code, problem.retry_after), (429, Code::TooOften, Some(2)));
     }
 }

@@ -1,13 +1,16 @@
 //! Every route, and what stands before it.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
+use http::HeaderValue;
 use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderValue, StatusCode};
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -15,7 +18,7 @@ use crate::api;
 use crate::app::App;
 use crate::auth::{require_leave, source};
 use crate::openapi;
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 
 pub fn router(app: Arc<App>) -> Router {
     parts(app).0
@@ -71,7 +74,7 @@ async fn to_its_end(request: Request, next: Next) -> Response {
         // The panic itself has been logged where it happened.
         let detail =
             "this is a fault of ours, and the operator finds it in the log; whether anything was changed is not known";
-        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Something is broken", detail).into_response()
+        Problem::new(Code::Internal, detail).into_response()
     })
 }
 
@@ -98,5 +101,5 @@ async fn no_route() -> Problem {
 
 async fn no_method() -> Problem {
     let detail = "this path is there, but not for this method: see the `Allow` header";
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "This method is not allowed here", detail)
+    Problem::new(Code::MethodNotAllowed, detail)
 }

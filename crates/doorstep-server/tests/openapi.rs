@@ -59,14 +59,73 @@ fn a_list_describes_what_its_filter_reads() {
     }
 }
 
+/// Each answer of an operation, with its status.
+fn answers(operation: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    operation["responses"].as_object().unwrap().iter()
+}
+
 #[test]
-fn every_operation_that_needs_a_key_says_what_a_refusal_looks_like() {
+fn every_refusal_is_named_by_its_status_and_its_codes() {
     let document = document();
+    let known = document["components"]["schemas"]["ProblemCode"]["enum"].as_array().unwrap();
     let is_open = |operation: &Value| operation["security"] == serde_json::json!([{}]);
-    for (what, operation) in operations(&document).filter(|(_, operation)| !is_open(operation)) {
-        let problem = &operation["responses"]["4XX"]["content"]["application/problem+json"]["schema"]["$ref"];
-        assert!(problem.is_string(), "{what} does not describe its refusals");
+    for (what, operation) in operations(&document) {
+        for (status, answer) in answers(operation).filter(|(status, _)| !status.starts_with('2')) {
+            let at = format!("{what} {status}");
+            assert!(status.parse::<u16>().is_ok(), "{at}: a whole class says nothing");
+            if (what.as_str(), status.as_str()) == ("get /readyz", "503") {
+                continue;
+            }
+            let problem = &answer["content"]["application/problem+json"]["schema"]["$ref"];
+            assert_eq!(problem, "#/components/schemas/Problem", "{at}");
+            let codes = answer["x-problem-codes"].as_array().unwrap();
+            assert!(!codes.is_empty() && codes.iter().all(|code| known.contains(code)), "{at}: {codes:?}");
+        }
+        for status in ["401", "403", "500"] {
+            assert!(is_open(operation) || operation["responses"].get(status).is_some(), "{what}: {status}");
+        }
     }
+}
+
+/// Said once more, in words of its own: an operation here and there, whole.
+#[test]
+fn operations_name_what_they_can_say_no_with() {
+    let document = document();
+    let all: std::collections::BTreeMap<String, &Value> = operations(&document).collect();
+    let named = |what: &str| {
+        let refused = answers(all[what]).filter_map(|(status, answer)| Some((status, answer.get("x-problem-codes")?)));
+        refused.map(|(status, codes)| format!("{status} {codes}")).collect::<Vec<String>>()
+    };
+    assert_eq!(named("get /healthz"), [r#"400 ["malformed_request"]"#]);
+    assert_eq!(
+        named("post /v1/deliveries/{id}/retry"),
+        [
+            r#"400 ["malformed_request"]"#,
+            r#"401 ["unauthorized"]"#,
+            r#"403 ["cross_site","missing_scope","wrong_source"]"#,
+            r#"404 ["not_found"]"#,
+            r#"409 ["destination_gone","not_dead"]"#,
+            r#"422 ["too_broad"]"#,
+            r#"500 ["internal"]"#,
+            r#"503 ["busy","shutting_down","store_unavailable"]"#,
+        ]
+    );
+    assert_eq!(
+        named("patch /v1/tenants/{id}"),
+        [
+            r#"400 ["malformed_request"]"#,
+            r#"401 ["unauthorized"]"#,
+            r#"403 ["cross_site","limited_to_a_tenant","missing_scope","wrong_source"]"#,
+            r#"404 ["not_found"]"#,
+            r#"408 ["too_slow"]"#,
+            r#"412 ["changed_meanwhile"]"#,
+            r#"413 ["too_large"]"#,
+            r#"415 ["not_json"]"#,
+            r#"422 ["invalid_request"]"#,
+            r#"500 ["internal"]"#,
+            r#"503 ["busy","shutting_down","store_unavailable"]"#,
+        ]
+    );
 }
 
 #[test]
@@ -120,6 +179,11 @@ fn examples(document: &Value) -> Vec<(String, Value, Value)> {
             examples_within(&parameter["schema"], &at, &mut found);
             let own = parameter.get("example").cloned().map(|example| (at, example, parameter["schema"].clone()));
             found.extend(own);
+        }
+        for (status, answer) in answers(operation) {
+            for (name, header) in answer["headers"].as_object().into_iter().flatten() {
+                examples_within(&header["schema"], &format!("{what} {status} {name}"), &mut found);
+            }
         }
     }
     found

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use doorstep_core::route::TypePattern;
 use reqwest::Response;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::client::{self, Client};
 use crate::failure::{Exit, Failure};
@@ -143,6 +143,9 @@ fn line(said: &Said, args: &Args) -> Option<String> {
         return None;
     }
     if args.json {
+        if said.kind == "missed" {
+            news = json!({ "count": news });
+        }
         if let Some(fields) = news.as_object_mut() {
             fields.insert("kind".to_owned(), said.kind.clone().into());
         }
@@ -168,7 +171,10 @@ fn line(said: &Said, args: &Args) -> Option<String> {
             let until = until.get(11..19).map_or(String::new(), |at| format!(" until {at}"));
             format!("{clock}  {}  -- {}{until}\n", text("destination_id"), text("change"))
         }
-        "missed" => format!("-- {} lines were missed: this reader is too slow\n", said.data),
+        "missed" => {
+            let n = news.as_u64().map_or_else(|| "some".to_owned(), |n| n.to_string());
+            format!("-- {n} lines were missed: this reader is too slow\n")
+        }
         _ => return None,
     })
 }
@@ -213,6 +219,15 @@ mod tests {
     fn programs_get_json_that_says_what_it_is() {
         let line = told("gate", r#"{"change":"tripped"}"#, &["--json"]).unwrap();
         assert_eq!(line, "{\"change\":\"tripped\",\"kind\":\"gate\"}\n");
+    }
+
+    #[test]
+    fn what_was_missed_is_counted_where_the_server_says_how_much() {
+        for (data, line, json) in [("7", "-- 7 lines were", "7"), ("null", "-- some lines were", "null")] {
+            assert!(told("missed", data, &[]).unwrap().starts_with(line), "{data}");
+            let json = format!("{{\"count\":{json},\"kind\":\"missed\"}}\n");
+            assert_eq!(told("missed", data, &["--json"]).unwrap(), json);
+        }
     }
 
     #[test]

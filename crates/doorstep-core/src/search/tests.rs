@@ -92,7 +92,11 @@ fn what_cannot_be_asked_for_is_refused_with_its_name_and_what_to_do() {
         ("ordering_key=a", "ordering_key: `ordering_key` is none: there are status"),
         ("status=dead&status=queued", "status: is given twice"),
         ("status=deliverd", "status: `deliverd` is none: did you mean `delivered`? there are queued"),
-        ("status=in_flight", "status: `in_flight` is none: there are queued"),
+        (
+            "status=in_flight",
+            "status: `in_flight` cannot be asked for, since what is on its way is not written down: ask for `queued,",
+        ),
+        ("status=dead,in_flight", "status: `in_flight` cannot be asked for"),
         ("status=", "status: `` is none"),
         ("status=dead,", "status: `` is none"),
         ("type=", "type: ``: an event type cannot be empty"),

@@ -87,7 +87,7 @@ pub(crate) struct AuditList {
 
 /// Who changed what, newest first
 #[utoipa::path(get, path = "/v1/audit", tag = "audit", params(AuditList),
-    responses((status = 200, body = AuditPage), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = AuditPage)))]
 async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,

@@ -22,7 +22,7 @@ use crate::ask::{Id, List};
 use crate::auth::caller::Caller;
 use crate::body::OptionalJson;
 use crate::page::Stretch;
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::shape;
 use crate::when::When;
 
@@ -105,7 +105,8 @@ pub(crate) struct DeliveryPage {
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "it is never made")]
 pub(crate) struct DeliveryList {
-    /// Deliveries on their way are listed as `queued` or `retry_scheduled`, whichever they were before.
+    /// Deliveries on their way are listed as `queued` or `retry_scheduled`, whichever they were before, and shown as `in_flight`. That alone cannot
+    /// be asked for: it is not written down.
     #[param(required = false)]
     status: shape::StatusesAsked,
     #[param(required = false)]
@@ -143,7 +144,7 @@ pub(crate) struct Abandonment {
 
 /// Deliveries, newest first
 #[utoipa::path(get, path = "/v1/deliveries", tag = "deliveries", params(DeliveryList),
-    responses((status = 200, body = DeliveryPage), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = DeliveryPage)))]
 async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -157,7 +158,7 @@ async fn list(
 
 /// One delivery, with all its attempts
 #[utoipa::path(get, path = "/v1/deliveries/{id}", tag = "deliveries", params(("id" = shape::DeliveryId, Path)),
-    responses((status = 200, body = DeliveryDetail), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = DeliveryDetail)))]
 async fn get(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -168,7 +169,7 @@ async fn get(
 
 /// Send a dead letter again, with a fresh budget
 #[utoipa::path(post, path = "/v1/deliveries/{id}/retry", tag = "deliveries", params(("id" = shape::DeliveryId, Path)),
-    responses((status = 200, body = DeliveryDetail), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = DeliveryDetail)))]
 async fn retry(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -177,7 +178,7 @@ async fn retry(
     let summary = known(&app, caller.reach, id).await?;
     let destination_id = summary.delivery.destination_id;
     let destination = app.engine.destination(caller.reach, destination_id).ok_or_else(|| {
-        Problem::conflict("destination_gone", format!("its destination {destination_id} has been deleted"))
+        Problem::new(Code::DestinationGone, format!("its destination {destination_id} has been deleted"))
     })?;
     let event = app.store.events(vec![summary.delivery.event_seq]).await?.pop().flatten();
     let ttl = event.and_then(|event| app.engine.ttl_of(&event));
@@ -191,7 +192,7 @@ async fn retry(
 /// End a delivery for good
 #[utoipa::path(post, path = "/v1/deliveries/{id}/abandon", tag = "deliveries", params(("id" = shape::DeliveryId, Path)),
     request_body = Option<Abandonment>,
-    responses((status = 200, body = DeliveryDetail), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = DeliveryDetail)))]
 async fn abandon(
     State(app): State<Arc<App>>,
     caller: Caller,

@@ -36,7 +36,7 @@ use crate::ask::{Id, Query};
 use crate::auth::caller::Caller;
 use crate::body::{Json, OptionalJson};
 use crate::page::Stretch;
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::shape;
 use crate::when::When;
 use settings::{DestinationBody, DestinationChange, NewDestination, NewSecret};
@@ -124,7 +124,7 @@ pub(crate) struct TestResult {
 
 /// Make a destination
 #[utoipa::path(post, path = "/v1/destinations", tag = "destinations", request_body = NewDestination,
-    responses((status = 201, body = NewDestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 201, body = NewDestinationView)))]
 async fn create(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -158,7 +158,7 @@ async fn create(
 
 /// Destinations, oldest first
 #[utoipa::path(get, path = "/v1/destinations", tag = "destinations", params(DestinationList),
-    responses((status = 200, body = DestinationPage), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = DestinationPage)))]
 async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -172,7 +172,7 @@ async fn list(
 
 /// One destination, with its state at a glance
 #[utoipa::path(get, path = "/v1/destinations/{id}", tag = "destinations", params(("id" = shape::DestinationId, Path)),
-    responses((status = 200, body = DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = DestinationView)))]
 async fn get(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<DestinationId>) -> Result<Response, Problem> {
     shown(&app, caller.reach, &*known(&app, &caller, id)?).await
 }
@@ -180,7 +180,7 @@ async fn get(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<Destination
 /// Change a destination
 #[utoipa::path(patch, path = "/v1/destinations/{id}", tag = "destinations",
     params(("id" = shape::DestinationId, Path), ("if-match" = Option<shape::IfMatch>, Header)), request_body = DestinationChange,
-    responses((status = 200, body = DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = DestinationView)))]
 async fn change(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -200,7 +200,7 @@ async fn change(
 /// Delete a destination and everything that is queued for it
 #[utoipa::path(delete, path = "/v1/destinations/{id}", tag = "destinations",
     params(("id" = shape::DestinationId, Path), ("if-match" = Option<shape::IfMatch>, Header)),
-    responses((status = 204), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 204)))]
 async fn remove(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -217,28 +217,28 @@ async fn remove(
 
 /// Hold everything for this destination
 #[utoipa::path(post, path = "/v1/destinations/{id}/pause", tag = "destinations", params(("id" = shape::DestinationId, Path)),
-    responses((status = 200, body = DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = DestinationView)))]
 async fn pause(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<DestinationId>) -> Result<Response, Problem> {
     handle(&app, &caller, id, Hand::Pause).await
 }
 
 /// End a pause or a suspension; what has queued up drains slowly at first
 #[utoipa::path(post, path = "/v1/destinations/{id}/resume", tag = "destinations", params(("id" = shape::DestinationId, Path)),
-    responses((status = 200, body = DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = DestinationView)))]
 async fn resume(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<DestinationId>) -> Result<Response, Problem> {
     handle(&app, &caller, id, Hand::Resume).await
 }
 
 /// Let one probe through an open breaker now
 #[utoipa::path(post, path = "/v1/destinations/{id}/probe", tag = "destinations", params(("id" = shape::DestinationId, Path)),
-    responses((status = 200, body = DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = DestinationView)))]
 async fn probe(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<DestinationId>) -> Result<Response, Problem> {
     handle(&app, &caller, id, Hand::Probe).await
 }
 
 /// End a throttle now, and forget how many there were
 #[utoipa::path(post, path = "/v1/destinations/{id}/clear-throttle", tag = "destinations", params(("id" = shape::DestinationId, Path)),
-    responses((status = 200, body = DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = DestinationView)))]
 async fn clear_throttle(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -252,7 +252,7 @@ async fn clear_throttle(
 /// It goes the way of every request, signed and to a vetted address, but past the gate, and no record is kept.
 #[utoipa::path(post, path = "/v1/destinations/{id}/test", tag = "destinations", params(("id" = shape::DestinationId, Path)),
     request_body = Option<TestEvent>,
-    responses((status = 200, body = TestResult), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = TestResult)))]
 async fn test(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -294,7 +294,7 @@ async fn test(
 /// Sign with a new secret; the old one signs along for a while
 #[utoipa::path(post, path = "/v1/destinations/{id}/secrets/rotate", tag = "destinations", params(("id" = shape::DestinationId, Path)),
     request_body = Option<Rotation>,
-    responses((status = 200, body = Rotated), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = Rotated)))]
 async fn rotate(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -318,7 +318,7 @@ async fn rotate(
     signing.retain(|old| old.retires_at.is_none_or(|at| at > now));
     if signing.len() + 1 > SECRETS_MAX {
         let detail = format!("{SECRETS_MAX} secrets are in use at most: wait until an old one has retired");
-        return Err(Problem::conflict("too_many_secrets", detail));
+        return Err(Problem::new(Code::TooManySecrets, detail));
     }
     signing.insert(0, SigningSecret { text: secret.reveal(), retires_at: None });
     put(&app, &caller, Action::DestinationRotateSecret, &before, changed).await?;

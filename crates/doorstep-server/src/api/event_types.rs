@@ -28,7 +28,7 @@ use crate::body::Json;
 use crate::etag::{check_match, etag};
 use crate::field::Field;
 use crate::page::Stretch;
-use crate::problem::{FieldFault, Problem};
+use crate::problem::{Code, FieldFault, Problem};
 use crate::shape;
 use crate::when::When;
 
@@ -140,7 +140,7 @@ pub(crate) struct EventTypeList {
 
 /// Register an event type
 #[utoipa::path(post, path = "/v1/event-types", tag = "event types", request_body = NewEventType,
-    responses((status = 201, body = EventTypeView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 201, body = EventTypeView)))]
 async fn create(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -174,7 +174,7 @@ async fn create(
 
 /// Event types, by their names
 #[utoipa::path(get, path = "/v1/event-types", tag = "event types", params(EventTypeList),
-    responses((status = 200, body = EventTypePage), (status = "4XX", body = Problem)))]
+    responses((status = 200, body = EventTypePage)))]
 async fn list(
     State(app): State<Arc<App>>,
     Query(asked): Query<EventTypeList>,
@@ -187,7 +187,7 @@ async fn list(
 
 /// One event type
 #[utoipa::path(get, path = "/v1/event-types/{name}", tag = "event types", params(("name" = shape::EventType, Path)),
-    responses((status = 200, body = EventTypeView), (status = "4XX", body = Problem)))]
+    responses((status = 200, body = EventTypeView)))]
 async fn get(State(app): State<Arc<App>>, Id(name): Id<EventType>) -> Result<Response, Problem> {
     Ok(shown(&*known(&app, &name)?))
 }
@@ -197,7 +197,7 @@ async fn get(State(app): State<Arc<App>>, Id(name): Id<EventType>) -> Result<Res
 /// Versions of its schema are added, never changed or taken away: events that were taken by one may be on their way still.
 #[utoipa::path(patch, path = "/v1/event-types/{name}", tag = "event types",
     params(("name" = shape::EventType, Path), ("if-match" = Option<shape::IfMatch>, Header)), request_body = EventTypeChange,
-    responses((status = 200, body = EventTypeView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = EventTypeView)))]
 async fn change(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -220,7 +220,7 @@ async fn change(
 /// It has to be archived first. Events that were taken stay as they are.
 #[utoipa::path(delete, path = "/v1/event-types/{name}", tag = "event types",
     params(("name" = shape::EventType, Path), ("if-match" = Option<shape::IfMatch>, Header)),
-    responses((status = 204), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 204)))]
 async fn remove(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -231,7 +231,7 @@ async fn remove(
     check_match(&headers, registered.version)?;
     if !registered.archived {
         let detail = format!("`{name}` is in use: archive it first, with `{{\"archived\": true}}`");
-        return Err(Problem::conflict("not_archived", detail));
+        return Err(Problem::new(Code::NotArchived, detail));
     }
     let mandate = mandate(&app, &caller, Action::EventTypeDelete, Some(&registered), None);
     app.engine.remove_event_type(mandate, name).await??;
@@ -330,7 +330,7 @@ impl From<Misfit> for FieldFault {
 }
 
 fn is_there(name: &EventType) -> Problem {
-    Problem::conflict("already_exists", format!("`{name}` is registered already: change it with PATCH"))
+    Problem::new(Code::AlreadyExists, format!("`{name}` is registered already: change it with PATCH"))
 }
 
 fn known(app: &App, name: &EventType) -> Result<Arc<RegisteredType>, Problem> {

@@ -190,7 +190,7 @@ pub(crate) struct EventOf {
         ("ce-specversion" = Option<shape::CeSpecVersion>, Header), ("ce-id" = Option<shape::CeId>, Header),
         ("ce-type" = Option<shape::CeType>, Header), ("ce-time" = Option<shape::CeTime>, Header),
         ("ce-tenantid" = Option<shape::CeTenantId>, Header)),
-    responses((status = 202, body = AcceptedView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 202, body = AcceptedView)))]
 async fn accept(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let taken = take_one(&app, caller.reach, request).await;
     count(&app, taken.iter().map(|(view, _)| view.duplicate), u64::from(taken.is_err()));
@@ -256,7 +256,7 @@ fn told(standing: Option<Standing>, replayed: bool) -> HeaderMap {
 #[utoipa::path(post, path = "/v1/events/batch", tag = "events",
     request_body(content((NewBatch = "application/json"), (CloudEventBatch = "application/cloudevents-batch+json"))),
     params(("idempotency-key" = Option<shape::IdempotencyKey>, Header), ("traceparent" = Option<shape::TraceParent>, Header)),
-    responses((status = 200, body = BatchResult), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = BatchResult)))]
 async fn accept_batch(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let (head, sent) = request.into_parts();
     body::check_is_json(&head.headers)?;
@@ -327,7 +327,7 @@ async fn accept_batch(State(app): State<Arc<App>>, caller: Caller, request: Requ
 
 /// Events, newest first
 #[utoipa::path(get, path = "/v1/events", tag = "events", params(EventList),
-    responses((status = 200, body = EventPage), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = EventPage)))]
 async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -341,7 +341,7 @@ async fn list(
 
 /// One event, with its payload
 #[utoipa::path(get, path = "/v1/events/{id}", tag = "events", params(("id" = shape::EventId, Path), EventOf),
-    responses((status = 200, body = EventDetail), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = EventDetail)))]
 async fn get(
     State(app): State<Arc<App>>,
     caller: Caller,

@@ -29,7 +29,7 @@ use crate::auth::ring::KEYS_MAX;
 use crate::body::Json;
 use crate::etag::etag;
 use crate::page::Stretch;
-use crate::problem::{FieldFault, Problem};
+use crate::problem::{Code, FieldFault, Problem};
 use crate::shape;
 use crate::when::When;
 
@@ -116,12 +116,12 @@ pub(crate) struct KeyList {
 ///
 /// Whoever is limited to a tenant makes keys for that tenant alone.
 #[utoipa::path(post, path = "/v1/keys", tag = "keys", request_body = NewKey,
-    responses((status = 201, body = NewKeyView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 201, body = NewKeyView)))]
 async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<NewKey>) -> Result<Response, Problem> {
     let (text, key) = new.read(&app, &caller)?;
     if !app.keys.has_room(app.engine.now()) {
         let detail = format!("{KEYS_MAX} keys are in use at most: revoke one that is not needed any more");
-        return Err(Problem::conflict("too_many_keys", detail));
+        return Err(Problem::new(Code::TooManyKeys, detail));
     }
     let after = told(&key);
     let mandate = caller.mandate(&app, Action::KeyCreate, key.tenant_id, key.id, (&Value::Null, &after));
@@ -140,7 +140,7 @@ async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<New
 
 /// API keys, oldest first; also those that were revoked or have expired
 #[utoipa::path(get, path = "/v1/keys", tag = "keys", params(KeyList),
-    responses((status = 200, body = KeyPage), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = KeyPage)))]
 async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -154,14 +154,14 @@ async fn list(
 
 /// One API key
 #[utoipa::path(get, path = "/v1/keys/{id}", tag = "keys", params(("id" = shape::KeyId, Path)),
-    responses((status = 200, body = KeyView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = KeyView)))]
 async fn get(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<KeyId>) -> Result<Response, Problem> {
     known(&app, &caller, id).await.map(shown)
 }
 
 /// Revoke an API key, at once and for ever
 #[utoipa::path(delete, path = "/v1/keys/{id}", tag = "keys", params(("id" = shape::KeyId, Path)),
-    responses((status = 204), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 204)))]
 async fn revoke(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<KeyId>) -> Result<StatusCode, Problem> {
     let key = known(&app, &caller, id).await?;
     let mandate = caller.mandate(&app, Action::KeyRevoke, key.tenant_id, id, (&told(&key), &Value::Null));

@@ -8,8 +8,8 @@ use doorstep_core::id::{DestinationId, EventId};
 use doorstep_core::output::link::{LinkFault, PayloadLink};
 use doorstep_core::reach::Reach;
 use doorstep_core::time::Timestamp;
+use http::HeaderValue;
 use http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
-use http::{HeaderValue, StatusCode};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::ask::{Id, Query};
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::shape;
 
 /// These need no key.
@@ -40,8 +40,7 @@ pub(crate) struct Signed {
 ///
 /// The URL is the `payload_url` of the delivery, and no key is needed.
 #[utoipa::path(get, path = "/v1/events/{id}/payload", tag = "events", params(("id" = shape::EventId, Path), Signed), security(()),
-    responses((status = 200, description = "The payload as it came, with its own content type"),
-        (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, description = "The payload as it came, with its own content type")))]
 async fn fetch(
     State(app): State<Arc<App>>,
     Id(event_id): Id<EventId>,
@@ -72,9 +71,9 @@ async fn fetch(
 fn forbidden() -> Problem {
     let detail =
         "the link was not made here, was changed, or its destination is gone: use `payload_url` exactly as it was sent";
-    Problem::new(StatusCode::FORBIDDEN, "bad_link", "This link is not valid", detail)
+    Problem::new(Code::BadLink, detail)
 }
 
 fn gone(detail: &str) -> Problem {
-    Problem::new(StatusCode::GONE, "gone", "This payload can no longer be fetched", detail)
+    Problem::new(Code::Gone, detail)
 }

@@ -30,7 +30,7 @@ use crate::auth::cookie;
 use crate::auth::ring::SESSIONS_MAX;
 use crate::auth::source::Source;
 use crate::body::Json;
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::shape;
 use crate::when::When;
 
@@ -97,7 +97,7 @@ pub(crate) struct SessionsOf {
 
 /// Ask for a portal session
 #[utoipa::path(post, path = "/v1/portal-sessions", tag = "portal", request_body = NewSession,
-    responses((status = 201, body = NewSessionView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 201, body = NewSessionView)))]
 async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<NewSession>) -> Result<Response, Problem> {
     let tenant_id = new.tenant_id;
     if app.engine.tenant(caller.reach, tenant_id).is_none() {
@@ -111,7 +111,7 @@ async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<New
     let now = app.engine.now();
     if !app.sessions.has_room(now) {
         let detail = format!("{SESSIONS_MAX} portal sessions are open at most: some are over within the hour");
-        return Err(Problem::conflict("too_many_portal_sessions", detail));
+        return Err(Problem::new(Code::TooManyPortalSessions, detail));
     }
     let id = SessionId(app.engine.new_id());
     let code = secret_text(id, &super::chance::<SECRET_LEN>()?);
@@ -133,7 +133,7 @@ async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<New
 
 /// End all portal sessions of a tenant, at once
 #[utoipa::path(delete, path = "/v1/portal-sessions", tag = "portal", params(SessionsOf),
-    responses((status = 204), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 204)))]
 async fn end_all(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -151,7 +151,7 @@ async fn end_all(
 ///
 /// The cookie opens this tenant's things under `/v1`, to look at and to operate, until the session is over.
 #[utoipa::path(post, path = "/portal/session", tag = "portal", request_body = Entry, security(()),
-    responses((status = 200, body = SessionView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = SessionView)))]
 async fn enter(
     State(app): State<Arc<App>>,
     source: Option<Extension<Source>>,
@@ -159,7 +159,7 @@ async fn enter(
     Json(entry): Json<Entry>,
 ) -> Result<Response, Problem> {
     if cookie::is_from_elsewhere(&headers) {
-        return Err(Problem::forbidden("cross_site", "a portal session is opened from its own pages alone"));
+        return Err(Problem::new(Code::CrossSite, "a portal session is opened from its own pages alone"));
     }
     let wrong = || {
         let detail = "this code is not good (any more): it works once, within five minutes. Open the portal again";
@@ -189,7 +189,7 @@ async fn enter(
 
 /// The portal session that this is
 #[utoipa::path(get, path = "/portal/session", tag = "portal",
-    responses((status = 200, body = SessionView), (status = "4XX", body = Problem)))]
+    responses((status = 200, body = SessionView)))]
 async fn show(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::Json<SessionView>, Problem> {
     let session = own(&app, &caller)?;
     let PortalSession { id, tenant_id, expires_at, .. } = session;
@@ -198,7 +198,7 @@ async fn show(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::Json<
 
 /// Leave the portal
 #[utoipa::path(delete, path = "/portal/session", tag = "portal",
-    responses((status = 204), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 204)))]
 async fn leave(State(app): State<Arc<App>>, caller: Caller, headers: HeaderMap) -> Result<Response, Problem> {
     let PortalSession { id, tenant_id, .. } = own(&app, &caller)?;
     let nothing = (&Value::Null, &Value::Null);

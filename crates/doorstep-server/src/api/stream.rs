@@ -130,10 +130,10 @@ pub(crate) enum Change {
 
 /// Watch requests and gates as they happen
 ///
-/// Server-sent events: `attempt`, `gate`, and `missed` with a number if this client was too slow to hear everything.
+/// Server-sent events: `attempt`, `gate`, and `missed` if this client was too slow to hear everything. How many lines that were is said to whoever
+/// is not limited to a tenant, and `null` to whoever is.
 #[utoipa::path(get, path = "/v1/stream", tag = "stream", params(Watch),
-    responses((status = 200, body = String, content_type = "text/event-stream"), (status = "4XX", body = Problem),
-        (status = 503, body = Problem)))]
+    responses((status = 200, body = String, content_type = "text/event-stream")))]
 async fn stream(State(app): State<Arc<App>>, caller: Caller, Query(watch): Query<Watch>) -> Result<Response, Problem> {
     let place = Arc::clone(&app.watchers).try_acquire_owned();
     let place = place.map_err(|_| Problem::busy("too many clients watch already: try again when one has gone"))?;
@@ -150,7 +150,7 @@ async fn stream(State(app): State<Arc<App>>, caller: Caller, Query(watch): Query
                 Ok(_) if !caller.is_still_good(&app) => return None,
                 Ok(news) if watch.wants(caller.reach, &news) => line(&news),
                 Ok(_) => continue,
-                Err(RecvError::Lagged(n)) => Line::default().event("missed").data(n.to_string()),
+                Err(RecvError::Lagged(n)) => missed(caller.reach, n),
                 Err(RecvError::Closed) => return None,
             };
             return Some((Ok::<_, Infallible>(line), (heard, ending, place, app, caller, watch)));
@@ -170,6 +170,15 @@ impl Watch {
             && self.destination_id.is_none_or(|wanted| wanted == destination_id)
             && self.r#type.as_ref().is_none_or(|wanted| event_type.is_some_and(|one| wanted.matches(one)))
     }
+}
+
+/// The number counts everybody's news: how much happens elsewhere is nobody's business who is limited to a tenant.
+fn missed(reach: Reach, n: u64) -> Line {
+    let counted = match reach {
+        Reach::All => Some(n),
+        Reach::Tenant(_) => None,
+    };
+    Line::default().event("missed").data(counted.map_or_else(|| "null".to_owned(), |n| n.to_string()))
 }
 
 fn line(news: &News) -> Line {

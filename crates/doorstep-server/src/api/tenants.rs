@@ -24,7 +24,7 @@ use crate::etag::{check_match, etag};
 use crate::field::Field;
 use crate::object;
 use crate::page::Stretch;
-use crate::problem::{FieldFault, Problem};
+use crate::problem::{Code, FieldFault, Problem};
 use crate::shape;
 use crate::when::When;
 
@@ -130,7 +130,7 @@ impl TenantView {
 
 /// Make a tenant
 #[utoipa::path(post, path = "/v1/tenants", tag = "tenants", request_body = NewTenant,
-    responses((status = 201, body = TenantView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 201, body = TenantView)))]
 async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<NewTenant>) -> Result<Response, Problem> {
     let tenant = Tenant {
         id: TenantId(app.engine.new_id()),
@@ -154,7 +154,7 @@ async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<New
 
 /// Tenants, oldest first
 #[utoipa::path(get, path = "/v1/tenants", tag = "tenants", params(TenantList),
-    responses((status = 200, body = TenantPage), (status = "4XX", body = Problem)))]
+    responses((status = 200, body = TenantPage)))]
 async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -168,7 +168,7 @@ async fn list(
 
 /// One tenant
 #[utoipa::path(get, path = "/v1/tenants/{id}", tag = "tenants", params(("id" = shape::TenantId, Path)),
-    responses((status = 200, body = TenantView), (status = "4XX", body = Problem)))]
+    responses((status = 200, body = TenantView)))]
 async fn get(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<TenantId>) -> Result<Response, Problem> {
     Ok(shown(&*known(&app, &caller, id)?))
 }
@@ -176,7 +176,7 @@ async fn get(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<TenantId>) 
 /// Change a tenant
 #[utoipa::path(patch, path = "/v1/tenants/{id}", tag = "tenants",
     params(("id" = shape::TenantId, Path), ("if-match" = Option<shape::IfMatch>, Header)), request_body = TenantChange,
-    responses((status = 200, body = TenantView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = TenantView)))]
 async fn change(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -211,7 +211,7 @@ async fn change(
 /// Only of those that were taken in while payloads were encrypted (`encrypt_payloads`): their key is forgotten, at once and for ever.
 /// What of them is still to be delivered ends as abandoned when its turn comes.
 #[utoipa::path(delete, path = "/v1/tenants/{id}/payloads", tag = "tenants", params(("id" = String, Path)),
-    responses((status = 204), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 204)))]
 async fn erase_payloads(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -222,8 +222,8 @@ async fn erase_payloads(
     let mandate = caller.mandate(&app, Action::TenantErasePayloads, Some(id), id, nothing);
     match app.engine.erase_payloads(mandate, id).await? {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
-        Err(_) => Err(Problem::conflict(
-            "nothing_encrypted",
+        Err(_) => Err(Problem::new(
+            Code::NothingEncrypted,
             "none of its payloads is encrypted, or all were erased before: see `encrypt_payloads` in the configuration",
         )),
     }

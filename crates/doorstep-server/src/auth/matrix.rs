@@ -153,7 +153,7 @@ impl Who {
 }
 
 /// The route's request for these things.
-fn request(method: &str, path: &str, of: &Things) -> (String, Value) {
+pub(super) fn request(method: &str, path: &str, of: &Things) -> (String, Value) {
     let part = path.split('/').nth(2).unwrap_or_default();
     let id = match part {
         "tenants" => &of.tenant,

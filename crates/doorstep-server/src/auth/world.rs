@@ -35,6 +35,7 @@ use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
 
 use super::{KeyHash, Peer};
+use crate::openapi::seen;
 use crate::router::router;
 use crate::{App, Limits, Place};
 
@@ -260,9 +261,12 @@ impl World {
         self.call(request.body(body).unwrap()).await
     }
 
+    /// Whatever is answered, the API's description has to have it.
     pub(crate) async fn call(&self, mut request: Request<Body>) -> axum::response::Response {
         request.extensions_mut().insert(Peer(PEER.parse::<IpAddr>().unwrap()));
-        TowerToHyperService::new(self.router.clone()).call(request).await.unwrap()
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let answer = TowerToHyperService::new(self.router.clone()).call(request).await.unwrap();
+        seen::judge(&method, &path, answer).await
     }
 
     pub(crate) fn later(&self, millis: u64) -> Timestamp {

@@ -67,6 +67,29 @@ const content = (doc, title, media) => {
   return box;
 };
 
+// The problems that an answer may be, each with a link to what is said of it below.
+const problems = (codes) => {
+  const list = el("ul");
+  for (const code of codes || []) {
+    const link = el("a", code);
+    link.href = `#problem-${code}`;
+    list.append(el("li", "", link));
+  }
+  return list;
+};
+
+const headers = (doc, given) => {
+  const rows = Object.entries(given || {}).map(([name, header]) => ({ name, field: { ...header.schema, description: header.description }, required: true }));
+  return rows.length ? el("div", "", el("h4", "Headers"), table(doc, rows)) : "";
+};
+
+const answered = (doc, status, answer) => {
+  const codes = answer["x-problem-codes"];
+  const summary = el("summary", codes ? `${status} ${codes.join(", ")}` : `${status} ${answer.description || ""}`);
+  const body = codes ? problems(codes) : content(doc, "", answer.content);
+  return el("details", "", summary, body, headers(doc, answer.headers));
+};
+
 const curl = (method, path, operation) => {
   const parts = [`curl -X ${method.toUpperCase()} "$DOORSTEP_URL${path}"`];
   if (operation.security === undefined || operation.security.length) parts.push('-H "Authorization: Bearer $DOORSTEP_API_KEY"');
@@ -82,9 +105,7 @@ const show = (doc, path, method, operation) => {
   const parameters = (operation.parameters || []).map((one) => ({ name: `${one.name} (${one.in})`, field: { ...one.schema, description: one.description }, required: one.required }));
   if (parameters.length) box.append(el("h4", "Parameters"), table(doc, parameters));
   if (operation.requestBody) box.append(content(doc, "Body", operation.requestBody.content));
-  for (const [status, answer] of Object.entries(operation.responses || {})) {
-    box.append(el("details", "", el("summary", `${status} ${answer.description || ""}`), content(doc, "", answer.content)));
-  }
+  box.append(...Object.entries(operation.responses || {}).map(([status, answer]) => answered(doc, status, answer)));
   return box;
 };
 
@@ -110,6 +131,9 @@ const start = async () => {
       index.append(el("li", "", link));
     }
   }
+  const link = el("a", "Problems");
+  link.href = "#problems";
+  index.append(el("li", "", link));
   document.getElementById("find").addEventListener("input", (event) => {
     const wanted = event.target.value.toLowerCase();
     for (const line of index.children) line.hidden = !line.textContent.toLowerCase().includes(wanted);

@@ -13,7 +13,7 @@ use doorstep_core::id::DestinationId;
 use doorstep_core::output::link::LinkFault;
 use doorstep_core::reach::Reach;
 use doorstep_core::time::Timestamp;
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -24,7 +24,7 @@ use super::{known, shown};
 use crate::app::App;
 use crate::ask::{Id, Query};
 use crate::auth::caller::Caller;
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::shape;
 use crate::when::When;
 
@@ -101,12 +101,12 @@ pub(crate) struct Agreed {
 /// For destinations whose `verification` asks for it. The receiver is asked by itself too, when the destination is made
 /// or its URL changes, and then ever more seldom: this is for those who do not want to wait.
 #[utoipa::path(post, path = "/v1/destinations/{id}/verify", tag = "destinations", params(("id" = shape::DestinationId, Path)),
-    responses((status = 200, body = super::view::DestinationView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = super::view::DestinationView)))]
 async fn verify(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<DestinationId>) -> Result<Response, Problem> {
     let before = known(&app, &caller, id)?;
     if before.settings.verification == Verification::None {
         let detail = "nobody has to agree: its `verification` is `none`. Set it to `cloudevents_options` first";
-        return Err(Problem::conflict("needs_no_consent", detail));
+        return Err(Problem::new(Code::NeedsNoConsent, detail));
     }
     let nothing = (&Value::Null, &Value::Null);
     let mandate = caller.mandate(&app, Action::DestinationVerify, Some(before.tenant_id), id, nothing);
@@ -121,7 +121,7 @@ async fn verify(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<Destinat
 /// how many requests per minute are sent.
 #[utoipa::path(post, path = "/v1/destinations/{id}/consent", tag = "destinations", security(()),
     params(("id" = shape::DestinationId, Path), SignedConsent, ("webhook-allowed-rate" = Option<shape::AllowedRate>, Header)),
-    responses((status = 200, body = Agreed), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = Agreed)))]
 async fn agree(
     State(app): State<Arc<App>>,
     Id(id): Id<DestinationId>,
@@ -137,7 +137,7 @@ async fn agree(
         LinkFault::Forged => forbidden(),
         LinkFault::Expired => {
             let detail = "this link has expired: have the destination ask again";
-            Problem::new(StatusCode::GONE, "gone", "This link can no longer be followed", detail)
+            Problem::new(Code::Gone, detail)
         }
     })?;
     let lines: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
@@ -154,7 +154,7 @@ async fn agree(
 /// As with POST; for people who find the link in a log and follow it.
 #[utoipa::path(get, path = "/v1/destinations/{id}/consent", tag = "destinations", security(()),
     params(("id" = shape::DestinationId, Path), SignedConsent, ("webhook-allowed-rate" = Option<shape::AllowedRate>, Header)),
-    responses((status = 200, body = Agreed), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = Agreed)))]
 async fn agree_by_visit(
     state: State<Arc<App>>,
     id: Id<DestinationId>,
@@ -167,5 +167,5 @@ async fn agree_by_visit(
 fn forbidden() -> Problem {
     let detail = "the link was not made here, was changed, or its destination has another URL by now or is gone: use \
         `WebHook-Request-Callback` exactly as it came";
-    Problem::new(StatusCode::FORBIDDEN, "bad_link", "This link is not valid", detail)
+    Problem::new(Code::BadLink, detail)
 }

@@ -25,7 +25,7 @@ use crate::auth::caller::Caller;
 use crate::body::{Json, OptionalJson};
 use crate::etag::{check_match, etag};
 use crate::field::Field;
-use crate::problem::{FieldFault, Problem};
+use crate::problem::{Code, FieldFault, Problem};
 use crate::shape;
 use crate::when::When;
 
@@ -68,7 +68,7 @@ pub(crate) struct KeyRotation {
 /// Its scopes and its tenant never change: make another key for that.
 #[utoipa::path(patch, path = "/v1/keys/{id}", tag = "keys", request_body = KeyChange,
     params(("id" = shape::KeyId, Path), ("if-match" = Option<shape::IfMatch>, Header)),
-    responses((status = 200, body = KeyView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = KeyView)))]
 pub(crate) async fn change(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -93,7 +93,7 @@ pub(crate) async fn change(
 /// from an earlier rotation does not any more.
 #[utoipa::path(post, path = "/v1/keys/{id}/rotate", tag = "keys", request_body = Option<KeyRotation>,
     params(("id" = shape::KeyId, Path), ("if-match" = Option<shape::IfMatch>, Header)),
-    responses((status = 200, body = NewKeyView), (status = "4XX", body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = NewKeyView)))]
 pub(crate) async fn rotate(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -110,7 +110,7 @@ pub(crate) async fn rotate(
     // Whoever has its new secret can do what it can.
     if !beyond(&app, &caller, &before.source_cidrs, before.expires_at).is_empty() {
         let detail = "this key is limited less than your own, in its ranges or its end: use one that is not limited";
-        return Err(Problem::forbidden("less_limited", detail));
+        return Err(Problem::new(Code::LessLimited, detail));
     }
     let text = KeyText::new(id, &crate::api::chance::<SECRET_LEN>()?);
     let rotated = before.rotated(text.hash(), app.engine.now() + overlap);
@@ -127,7 +127,7 @@ async fn good(app: &App, caller: &Caller, id: KeyId) -> Result<ApiKey, Problem> 
 }
 
 fn ended() -> Problem {
-    Problem::conflict("key_ended", "this key was revoked or has expired, for ever: make another one")
+    Problem::new(Code::KeyEnded, "this key was revoked or has expired, for ever: make another one")
 }
 
 async fn put(app: &App, caller: &Caller, action: Action, before: &ApiKey, mut key: ApiKey) -> Result<ApiKey, Problem> {

@@ -1,0 +1,57 @@
+//! The description is the list of routes that the matrix of callers is made from: a route beside it would be open, and nobody would see it.
+
+use std::collections::BTreeSet;
+
+use axum::Router;
+use axum::routing::get;
+use http::StatusCode;
+use serde_json::Value;
+
+use crate::auth::world::World;
+use crate::openapi::seen::DOCUMENT;
+
+/// What the description does not have: itself, and the page that shows it. Whoever adds a line here says in the matrix of callers who may ask.
+const OUTSIDE: [&str; 4] = ["/openapi.json", "/docs", "/docs/page.css", "/docs/page.js"];
+const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
+
+/// Every path that the router knows. It tells them when it is shown, and nowhere else.
+fn paths<S>(router: &Router<S>) -> BTreeSet<String> {
+    let shown = format!("{router:?}");
+    let (_, own) = shown.split_once("node: Node").unwrap();
+    let (own, _) = own.split_once("fallback_router").unwrap();
+    let quoted = own.split('"').skip(1).step_by(2);
+    quoted.map(str::to_owned).collect()
+}
+
+fn described() -> BTreeSet<String> {
+    DOCUMENT["paths"].as_object().unwrap().keys().cloned().collect()
+}
+
+#[tokio::test]
+async fn no_route_stands_beside_the_description_but_the_description_itself() {
+    let world = World::new().await;
+    let mut expected = described();
+    expected.extend(OUTSIDE.map(str::to_owned));
+    assert_eq!(paths(&world.router), expected);
+    let more = world.router.clone().route("/v1/secret/{id}", get(|| async { "open" }));
+    let more = more.nest("/below", Router::new().route("/it", get(|| async { "open" })));
+    assert!(paths(&more).is_superset(&["/v1/secret/{id}", "/below/it"].map(str::to_owned).into()), "{more:?}");
+}
+
+/// A method that was added to a path beside the description would not be seen by its path.
+#[tokio::test]
+async fn no_path_answers_to_a_method_that_is_not_described() {
+    let world = World::new().await;
+    for path in paths(&world.router) {
+        for method in METHODS {
+            let as_get = if method == "HEAD" { "GET" } else { method };
+            let outside = OUTSIDE.contains(&path.as_str()) && as_get == "GET";
+            if outside || DOCUMENT["paths"][&path].get(as_get.to_lowercase()).is_some() {
+                continue;
+            }
+            // Who may do everything is still told that there is no such method.
+            let answer = world.answer(method, &path, &[], Value::Null).await;
+            assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED, "{method} {path}");
+        }
+    }
+}
