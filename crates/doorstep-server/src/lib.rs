@@ -17,6 +17,7 @@ mod object;
 mod etag;
 mod page;
 mod rates;
+mod shares;
 mod shape;
 mod when;
 mod api;

@@ -61,7 +61,7 @@ async fn serve(config: &Config) -> Result<(), Failure> {
         }
         app.end_streams();
     };
-    connections::serve(listener, router, ConnectionLimits::default(), stop, within).await;
+    connections::serve(listener, router, connection_limits(config), stop, within).await;
     drop(app);
     if died {
         // Nothing is lost: whoever watches over this process starts it again.
@@ -73,4 +73,9 @@ async fn serve(config: &Config) -> Result<(), Failure> {
         () = again => tracing::warn!("asked again: ended at once; what was in flight is sent again after the next start"),
     }
     Ok(())
+}
+
+fn connection_limits(config: &Config) -> ConnectionLimits {
+    let limits = ConnectionLimits { proxies: config.trusted_proxies.clone(), ..ConnectionLimits::default() };
+    limits.with_connections(config.connections_max, config.connections_per_peer_max)
 }

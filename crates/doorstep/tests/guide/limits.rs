@@ -11,7 +11,7 @@ use doorstep_core::{
 };
 use doorstep_engine::{consent as asking, desk, events, maintain, resolve, sender, trials, writer};
 use doorstep_server::Limits;
-use doorstep_server::connections::ConnectionLimits;
+use doorstep_server::connections::{ConnectionLimits, PEERS_PART};
 use doorstep_store::sqlite::SqliteLimits;
 use serde_json::Value;
 
@@ -98,6 +98,9 @@ fn the_api_and_its_events_are_bounded_as_the_page_says() {
     says(api, "headers of a request", &[count(connections.headers_max)]);
     says(api, "bytes of a head, about", &[kib(connections.buffer_max)]);
     says(api, "connections", &[count(connections.connections_max)]);
+    let of_one = "connections of one address, or of one /64 network of IPv6";
+    says(api, of_one, &["an eighth".to_owned(), count(connections.per_peer_max)]);
+    assert_eq!(PEERS_PART, 8, "the page says an eighth");
     says(api, "a key that a client shows", &[count(api_key::KEY_BYTES_MAX)]);
     says(api, "ranges of `trusted_proxies`", &[count(address::ALLOWED_RANGES_MAX)]);
     says(api, "changes noted in one line of the audit log", &[kib(audit::CHANGES_BYTES_MAX)]);
@@ -303,6 +306,13 @@ fn what_can_be_configured_has_the_default_that_the_page_says() {
     says("Destinations", "destinations of a tenant", &[count(number("destinations_per_tenant_max"))]);
     assert_eq!(number("per_host_max"), 0, "the page says that there is none");
     says("The engine", "time to end requests when stopped", &[time(number("drain_timeout_ms").into())]);
-    let limits = Limits::default();
-    assert_eq!(number("payload_max_bytes"), limits.payload_max as u64);
+    let (limits, connections) = (Limits::default(), ConnectionLimits::default());
+    for (key, default) in [
+        ("payload_max_bytes", limits.payload_max),
+        ("batch_max_bytes", limits.batch_bytes_max),
+        ("watchers_max", limits.watchers_max),
+        ("connections_max", connections.connections_max),
+    ] {
+        assert_eq!(number(key), default as u64, "{key}");
+    }
 }
