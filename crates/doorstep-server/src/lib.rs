@@ -18,6 +18,8 @@ mod etag;
 mod page;
 mod rates;
 mod shares;
+mod searches;
+pub mod watchers;
 mod shape;
 mod when;
 mod api;

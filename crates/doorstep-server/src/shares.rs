@@ -4,48 +4,55 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Who has how many. Whoever has none is forgotten, so there are never more of them than there are places.
+/// Who has how many, and what all of somebody's have in common. Whoever has none is forgotten, so there are never more of them than there are places.
 #[derive(Debug)]
-pub(crate) struct Shares<K>(Arc<Mutex<HashMap<K, usize>>>);
+pub(crate) struct Shares<K, V = ()>(Arc<Mutex<HashMap<K, Taken<V>>>>);
+
+#[derive(Debug, Default)]
+struct Taken<V> {
+    n: usize,
+    common: Arc<V>,
+}
 
 /// One place, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Share<K: Eq + Hash> {
+pub(crate) struct Share<K: Eq + Hash, V = ()> {
     of: K,
-    taken: Shares<K>,
+    pub(crate) common: Arc<V>,
+    shares: Shares<K, V>,
 }
 
-impl<K: Eq + Hash + Clone> Shares<K> {
+impl<K: Eq + Hash + Clone, V: Default> Shares<K, V> {
     /// `None`: they have `max` already.
-    pub(crate) fn take(&self, of: K, max: usize) -> Option<Share<K>> {
-        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let n = taken.get(&of).copied().unwrap_or(0);
-        if n >= max {
+    pub(crate) fn take(&self, of: K, max: usize) -> Option<Share<K, V>> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.get(&of).map_or(0, |taken| taken.n) >= max {
             return None;
         }
-        taken.insert(of.clone(), n + 1);
-        Some(Share { of, taken: self.clone() })
+        let taken = all.entry(of.clone()).or_default();
+        taken.n += 1;
+        Some(Share { of, common: Arc::clone(&taken.common), shares: self.clone() })
     }
 }
 
-impl<K: Eq + Hash> Drop for Share<K> {
+impl<K: Eq + Hash, V> Drop for Share<K, V> {
     fn drop(&mut self) {
-        let mut taken = self.taken.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(n) = taken.get_mut(&self.of) else { return };
-        *n -= 1;
-        if *n == 0 {
-            taken.remove(&self.of);
+        let mut all = self.shares.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(taken) = all.get_mut(&self.of) else { return };
+        taken.n -= 1;
+        if taken.n == 0 {
+            all.remove(&self.of);
         }
     }
 }
 
-impl<K> Clone for Shares<K> {
+impl<K, V> Clone for Shares<K, V> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<K> Default for Shares<K> {
+impl<K, V> Default for Shares<K, V> {
     fn default() -> Self {
         Self(Arc::default())
     }
@@ -57,7 +64,7 @@ mod tests {
 
     #[test]
     fn nobody_has_more_than_their_share_and_who_has_none_is_forgotten() {
-        let shares = Shares::default();
+        let shares = Shares::<_>::default();
         let mut of_one: Vec<_> = (0..3).map(|_| shares.take("one", 3).unwrap()).collect();
         assert!(shares.take("one", 3).is_none());
         let of_another = shares.take("another", 3);

@@ -150,7 +150,7 @@ async fn list(
     List { filter, limit, cursor }: List<DeliveryFilter>,
 ) -> Result<axum::Json<DeliveryPage>, Problem> {
     let stretch = Stretch::asked("dlv", limit, cursor.as_deref())?;
-    let mut found = app.store.deliveries(caller.reach, filter, stretch.page()).await?;
+    let mut found = app.find(caller.reach, |store, reach| store.deliveries(reach, filter, stretch.page())).await?;
     let next_cursor = stretch.cut(&mut found, |last| last.delivery.seq);
     Ok(axum::Json(DeliveryPage { data: views(&app, found).await?, next_cursor }))
 }
@@ -179,8 +179,9 @@ async fn retry(
     let destination = app.engine.destination(caller.reach, destination_id).ok_or_else(|| {
         Problem::conflict("destination_gone", format!("its destination {destination_id} has been deleted"))
     })?;
-    let event = app.store.events(vec![summary.delivery.event_seq]).await?.pop().flatten();
-    let ttl = event.and_then(|event| app.engine.ttl_of(&event));
+    let (of, event_id) = (Some(summary.tenant_id), summary.event_id);
+    let event = app.find(caller.reach, |store, reach| store.event(reach, of, event_id)).await?.pop();
+    let ttl = event.and_then(|(_, event)| app.engine.ttl_of(&event));
     let give_up_at = destination.settings.policy.give_up_at(app.engine.now(), ttl);
     let nothing = (&Value::Null, &Value::Null);
     let mandate = caller.mandate(&app, Action::DeliveryRetry, Some(summary.tenant_id), id, nothing);
@@ -212,14 +213,14 @@ async fn abandon(
 }
 
 async fn detail(app: &App, reach: Reach, id: DeliveryId) -> Result<DeliveryDetail, Problem> {
-    let history = app.store.delivery(reach, id).await?.ok_or_else(|| nothing(id))?;
+    let history = app.find(reach, |store, reach| store.delivery(reach, id)).await?.ok_or_else(|| nothing(id))?;
     let mut views = views(app, vec![history.summary]).await?;
     let delivery = views.pop().ok_or_else(|| nothing(id))?;
     Ok(DeliveryDetail { delivery, attempts: history.attempts.into_iter().map(AttemptView::of).collect() })
 }
 
 async fn known(app: &App, reach: Reach, id: DeliveryId) -> Result<DeliverySummary, Problem> {
-    Ok(app.store.delivery(reach, id).await?.ok_or_else(|| nothing(id))?.summary)
+    Ok(app.find(reach, |store, reach| store.delivery(reach, id)).await?.ok_or_else(|| nothing(id))?.summary)
 }
 
 fn nothing(id: DeliveryId) -> Problem {

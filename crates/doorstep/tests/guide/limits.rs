@@ -12,6 +12,7 @@ use doorstep_core::{
 use doorstep_engine::{consent as asking, desk, events, maintain, resolve, sender, trials, writer};
 use doorstep_server::Limits;
 use doorstep_server::connections::{ConnectionLimits, PEERS_PART};
+use doorstep_server::watchers;
 use doorstep_store::sqlite::SqliteLimits;
 use serde_json::Value;
 
@@ -92,6 +93,10 @@ fn the_api_and_its_events_are_bounded_as_the_page_says() {
     says(api, "body of a batch", &[mib(limits.batch_bytes_max)]);
     says(api, "time for a body to arrive", &[duration(limits.body_within)]);
     says(api, "watchers of `/v1/stream`", &[count(limits.watchers_max)]);
+    let part = |of: usize| count(limits.watchers_max / of);
+    let (of_one, of_bound) = (part(watchers::CREDENTIALS_PART), part(watchers::BOUND_CREDENTIALS_PART));
+    says(api, "watchers with one credential", &[of_one, of_bound]);
+    says(api, "watchers whose credentials are limited to one tenant", &[part(watchers::TENANTS_PART)]);
     let head = "time for a request's head to arrive, or the next one to begin";
     says(api, head, &[duration(connections.head_within)]);
     says(api, "time in which nothing of an answer is taken", &[duration(connections.taken_within)]);
@@ -267,6 +272,12 @@ fn what_is_private_is_bounded_as_the_page_says() {
         ("api/destinations/settings.rs", "BURST_MAX: u32 = 100_000;", "burst", "100,000"),
         ("api/destinations.rs", "OVERLAP_DEFAULT: Millis = Millis::from_hours(24);", "overlap of a rotation", "24 h"),
         ("api/destinations.rs", "OVERLAP_MAX: Millis = Millis::from_hours(24 * 7);", "overlap of a rotation", "7 days"),
+        (
+            "searches.rs",
+            "REQUESTS_PER_TENANT_MAX: usize = 32;",
+            "requests under way of people whose credentials are limited to one tenant",
+            "32",
+        ),
     ];
     let command = [
         ("wire.rs", "NEWS_KEPT: usize = 4_096;", "news kept for a slow watcher", "4,096"),
