@@ -18,6 +18,8 @@ mod matrix;
 mod stories;
 #[cfg(test)]
 mod changed_keys;
+#[cfg(test)]
+mod reach;
 
 use std::net::IpAddr;
 use std::sync::Arc;

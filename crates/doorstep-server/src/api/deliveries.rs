@@ -152,7 +152,7 @@ async fn list(
     let stretch = Stretch::asked("dlv", limit, cursor.as_deref())?;
     let mut found = app.find(caller.reach, |store, reach| store.deliveries(reach, filter, stretch.page())).await?;
     let next_cursor = stretch.cut(&mut found, |last| last.delivery.seq);
-    Ok(axum::Json(DeliveryPage { data: views(&app, found).await?, next_cursor }))
+    Ok(axum::Json(DeliveryPage { data: views(&app, caller.reach, found).await?, next_cursor }))
 }
 
 /// One delivery, with all its attempts
@@ -214,7 +214,7 @@ async fn abandon(
 
 async fn detail(app: &App, reach: Reach, id: DeliveryId) -> Result<DeliveryDetail, Problem> {
     let history = app.find(reach, |store, reach| store.delivery(reach, id)).await?.ok_or_else(|| nothing(id))?;
-    let mut views = views(app, vec![history.summary]).await?;
+    let mut views = views(app, reach, vec![history.summary]).await?;
     let delivery = views.pop().ok_or_else(|| nothing(id))?;
     Ok(DeliveryDetail { delivery, attempts: history.attempts.into_iter().map(AttemptView::of).collect() })
 }
@@ -232,10 +232,10 @@ fn no_such(id: DeliveryId, refusal: doorstep_core::store::Refusal) -> Problem {
 }
 
 /// What is stored, with what the scheduler knows of those that wait.
-async fn views(app: &App, found: Vec<DeliverySummary>) -> Result<Vec<DeliveryView>, Problem> {
+async fn views(app: &App, reach: Reach, found: Vec<DeliverySummary>) -> Result<Vec<DeliveryView>, Problem> {
     let waits = |line: &DeliverySummary| line.ended_at.is_none() && !line.behind;
     let waiting = found.iter().filter(|line| waits(line)).map(|line| line.delivery.clone()).collect();
-    let mut holds = app.engine.holds(waiting).await?.into_iter();
+    let mut holds = app.engine.holds(reach, waiting).await?.into_iter();
     let views = found.into_iter().map(|line| {
         let hold = match (line.ended_at, line.behind) {
             (Some(_), _) => Holding::Ended,
