@@ -114,18 +114,18 @@ pub trait Engine: Send + Sync {
     /// A destination's receiver at this URL has followed the link that came with the question.
     fn consent(&self, id: DestinationId, url: String, leave: Leave) -> Reply<'_, Result<(), Refusal>>;
 
-    /// How far asking for consent has got with each of these; `None` where nobody has to be asked.
-    fn asking(&self, ids: &[DestinationId]) -> Vec<Option<Asking>>;
+    /// How far asking for consent has got with each of these; `None` where nobody has to be asked, or out of reach.
+    fn asking(&self, reach: Reach, ids: &[DestinationId]) -> Vec<Option<Asking>>;
 
     /// Sends one event to one destination now, whatever its gate says, and keeps no record of it. Not without consent,
-    /// where that is needed.
-    fn try_out(&self, destination: Arc<Destination>, event: Event) -> Reply<'_, Trial>;
+    /// where that is needed. `None`: there is no such destination.
+    fn try_out(&self, reach: Reach, id: DestinationId, event: Event) -> Reply<'_, Option<Trial>>;
 
-    /// The gates of these destinations as they are now, in the order asked for.
-    fn gates(&self, ids: Vec<DestinationId>) -> Reply<'_, Vec<Option<GateView>>>;
+    /// The gates of these destinations as they are now, in the order asked for; `None` where there is none.
+    fn gates(&self, reach: Reach, ids: Vec<DestinationId>) -> Reply<'_, Vec<Option<GateView>>>;
 
-    /// Why each of these deliveries waits; `None` where it is on its way.
-    fn holds(&self, deliveries: Vec<Delivery>) -> Reply<'_, Vec<Option<Hold>>>;
+    /// Why each of these deliveries waits; `None` where it is on its way, or out of reach.
+    fn holds(&self, reach: Reach, deliveries: Vec<Delivery>) -> Reply<'_, Vec<Option<Hold>>>;
 
     /// Writes what the deliveries under way have nothing to do with: keys, portal sessions, the audit log.
     fn write(&self, writes: Vec<Write>) -> Reply<'_, Vec<Written>>;

@@ -193,6 +193,11 @@ impl Desk {
         Ok(Ok(()))
     }
 
+    /// Whoever reaches everything also reaches what is left of destinations that are gone.
+    fn is_within(&self, reach: Reach, id: DestinationId) -> bool {
+        reach == Reach::All || self.destination(reach, id).is_some()
+    }
+
     async fn try_one(&self, destination: Arc<Destination>, event: Event) -> Result<Trial, EngineFault> {
         if destination.awaits_consent() {
             return Err(EngineFault::NoConsent);
@@ -365,24 +370,32 @@ impl Engine for Desk {
         Box::pin(self.consents.grant(id, consent))
     }
 
-    fn asking(&self, ids: &[DestinationId]) -> Vec<Option<Asking>> {
-        self.consents.asking(ids)
+    fn asking(&self, reach: Reach, ids: &[DestinationId]) -> Vec<Option<Asking>> {
+        let asking = self.consents.asking(ids).into_iter().zip(ids);
+        asking.map(|(asking, id)| asking.filter(|_| self.is_within(reach, *id))).collect()
     }
 
     fn check(&self, destination: &Destination) -> Result<(), Unsendable> {
         self.sender.check(destination)
     }
 
-    fn try_out(&self, destination: Arc<Destination>, event: Event) -> Reply<'_, Trial> {
-        Box::pin(self.try_one(destination, event))
+    fn try_out(&self, reach: Reach, id: DestinationId, event: Event) -> Reply<'_, Option<Trial>> {
+        Box::pin(async move {
+            match self.destination(reach, id) {
+                Some(destination) => self.try_one(destination, event).await.map(Some),
+                None => Ok(None),
+            }
+        })
     }
 
-    fn gates(&self, ids: Vec<DestinationId>) -> Reply<'_, Vec<Option<GateView>>> {
-        Box::pin(async move { Ok(self.ingest.run.gates(ids).await?) })
+    fn gates(&self, reach: Reach, ids: Vec<DestinationId>) -> Reply<'_, Vec<Option<GateView>>> {
+        let within: Vec<bool> = ids.iter().map(|id| self.is_within(reach, *id)).collect();
+        Box::pin(async move { Ok(only(&within, self.ingest.run.gates(ids).await?)) })
     }
 
-    fn holds(&self, deliveries: Vec<Delivery>) -> Reply<'_, Vec<Option<Hold>>> {
-        Box::pin(async move { Ok(self.ingest.run.holds(deliveries).await?) })
+    fn holds(&self, reach: Reach, deliveries: Vec<Delivery>) -> Reply<'_, Vec<Option<Hold>>> {
+        let within: Vec<bool> = deliveries.iter().map(|one| self.is_within(reach, one.destination_id)).collect();
+        Box::pin(async move { Ok(only(&within, self.ingest.run.holds(deliveries).await?)) })
     }
 
     fn write(&self, writes: Vec<Write>) -> Reply<'_, Vec<Written>> {
@@ -396,6 +409,11 @@ impl Engine for Desk {
             Ok(Health { writes, sends: in_flight.is_ok(), in_flight: in_flight.unwrap_or(0) })
         })
     }
+}
+
+/// What is known of those that are within reach.
+fn only<T>(within: &[bool], known: Vec<Option<T>>) -> Vec<Option<T>> {
+    known.into_iter().zip(within).map(|(one, is_within)| one.filter(|_| *is_within)).collect()
 }
 
 impl From<WriteFault> for EngineFault {

@@ -8,15 +8,18 @@ use std::time::Duration;
 use doorstep_core::engine::{Engine, News};
 use doorstep_core::ingest_rate::IngestRate;
 use doorstep_core::reach::Reach;
-use doorstep_core::store::{Store, StoreError};
-use tokio::sync::{Semaphore, broadcast, watch};
+use doorstep_core::store::{Reply, Store, StoreError};
+use tokio::sync::{broadcast, watch};
 
 use crate::auth::KeyHash;
 use crate::auth::Proxies;
 use crate::auth::notes::Notes;
 use crate::auth::ring::{KeyRing, Sessions};
 use crate::auth::strangers::Strangers;
+use crate::problem::Problem;
 use crate::rates::Rates;
+use crate::searches::Searches;
+use crate::watchers::Watchers;
 
 /// What the API keeps to. Every input has a bound (S8).
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +66,9 @@ const RECALLED_AT_ONCE: usize = 1_000;
 /// The API's state.
 pub struct App {
     pub(crate) engine: Arc<dyn Engine>,
-    pub(crate) store: Arc<dyn Store>,
+    /// Searched with [`App::find`].
+    store: Arc<dyn Store>,
+    pub(crate) searches: Searches,
     pub(crate) news: broadcast::Sender<News>,
     pub(crate) admin_key: KeyHash,
     pub(crate) keys: KeyRing,
@@ -74,7 +79,7 @@ pub struct App {
     pub(crate) place: Place,
     pub(crate) counts: Counts,
     pub(crate) rates: Rates,
-    pub(crate) watchers: Arc<Semaphore>,
+    pub(crate) watchers: Watchers,
     /// True once streams have to come to their end.
     pub(crate) ending: watch::Sender<bool>,
 }
@@ -95,13 +100,14 @@ impl App {
         admin_key: KeyHash,
         limits: Limits,
     ) -> Self {
-        let watchers = Arc::new(Semaphore::new(limits.watchers_max));
+        let (watchers, searches) = (Watchers::new(limits.watchers_max), Searches::default());
         let (counts, rates, ending) = (Counts::default(), Rates::default(), watch::Sender::new(false));
         let (keys, sessions, notes) = (KeyRing::default(), Sessions::default(), Notes::default());
         let (strangers, place) = (Strangers::default(), Place::default());
         Self {
             engine,
             store,
+            searches,
             news,
             admin_key,
             keys,
@@ -140,6 +146,20 @@ impl App {
             open.for_each(|session| self.sessions.put(session));
         }
         Ok(())
+    }
+
+    /// Looks something up for somebody who reaches this far, when it is their turn.
+    pub(crate) async fn find<T>(
+        &self,
+        reach: Reach,
+        search: impl FnOnce(&dyn Store, Reach) -> Reply<'_, T>,
+    ) -> Result<T, Problem> {
+        Ok(self.searches.in_turn(reach, async { search(self.store.as_ref(), reach).await }).await?)
+    }
+
+    /// For a receiver, whose link leads to one event: nothing is searched for, and it does not wait for its tenant's people.
+    pub(crate) async fn fetch<T>(&self, one: impl FnOnce(&dyn Store) -> Reply<'_, T>) -> Result<T, Problem> {
+        Ok(one(self.store.as_ref()).await?)
     }
 
     /// Hears what happens from now on.

@@ -22,6 +22,8 @@ mod refused;
 mod stories;
 #[cfg(test)]
 mod changed_keys;
+#[cfg(test)]
+mod reach;
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! Clients: however many, slow or gone, they cannot hold the server.
 
+mod peers;
+
 use std::future::Future;
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::{Pin, pin};
@@ -19,15 +21,22 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
-use crate::auth::Peer;
+use crate::auth::{Peer, Proxies};
 use crate::problem::Problem;
+use peers::Peers;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ConnectionLimits {
     /// Connections at the same time; further ones wait to be accepted.
     pub connections_max: usize,
+    /// Of them, those of one address, or of one network (/64) of IPv6; further ones are closed at once.
+    pub per_peer_max: usize,
+    /// All clients of a proxy come from its address: it is not counted.
+    pub proxies: Proxies,
+    /// Nor is the machine itself, where one may run that is not named.
+    pub loopback_is_a_crowd: bool,
     /// From the first byte of a request, or from the end of the one before, to the end of its headers.
     pub head_within: Duration,
     pub headers_max: usize,
@@ -37,10 +46,25 @@ pub struct ConnectionLimits {
     pub taken_within: Duration,
 }
 
+/// A peer has this part of all connections, unless it is said otherwise.
+pub const PEERS_PART: usize = 8;
+
+impl ConnectionLimits {
+    /// So many connections; without a share for each peer, it is a part of them.
+    #[must_use]
+    pub fn with_connections(self, connections_max: usize, per_peer_max: Option<usize>) -> Self {
+        let per_peer_max = per_peer_max.unwrap_or(connections_max.div_ceil(PEERS_PART));
+        Self { connections_max, per_peer_max, ..self }
+    }
+}
+
 impl Default for ConnectionLimits {
     fn default() -> Self {
         Self {
             connections_max: 4_096,
+            per_peer_max: 4_096 / PEERS_PART,
+            proxies: Proxies::default(),
+            loopback_is_a_crowd: true,
             head_within: Duration::from_secs(30),
             headers_max: 64,
             buffer_max: 64 * 1024,
@@ -51,6 +75,8 @@ impl Default for ConnectionLimits {
 
 /// The system is out of something, most likely file descriptors: waiting for some to come back.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// That a peer wants more than its share is told this often.
+const TOLD_EVERY: Duration = Duration::from_mins(1);
 
 /// Serves until `stop`, then lets requests that are under way come to their end, for at most `grace`.
 pub async fn serve(
@@ -60,7 +86,9 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
     grace: Duration,
 ) {
+    let limits = Arc::new(limits);
     let places = Arc::new(Semaphore::new(limits.connections_max));
+    let (peers, mut told_at) = (Peers::default(), None);
     let (stopping, stopped) = watch::channel(false);
     let mut clients = JoinSet::new();
     let mut stop = pin!(stop);
@@ -81,10 +109,18 @@ pub async fn serve(
             },
             () = &mut stop => break,
         };
-        let (router, stopped) = (router.clone(), stopped.clone());
+        let Some(stay) = peers.admit(peer.ip(), &limits) else {
+            if told_at.is_none_or(|at: Instant| at.elapsed() >= TOLD_EVERY) {
+                told_at = Some(Instant::now());
+                let (from, max) = (peer.ip(), limits.per_peer_max);
+                tracing::warn!(%from, max, "a peer has as many connections as it may; more are closed at once");
+            }
+            continue;
+        };
+        let (router, limits, stopped) = (router.clone(), Arc::clone(&limits), stopped.clone());
         clients.spawn(async move {
-            let _place = place;
-            serve_one(stream, Peer(peer.ip()), router, limits, stopped).await;
+            let _held = (place, stay);
+            serve_one(stream, Peer(peer.ip()), router, &limits, stopped).await;
         });
     }
     drop(listener);
@@ -99,7 +135,7 @@ async fn serve_one(
     stream: TcpStream,
     peer: Peer,
     router: Router,
-    limits: ConnectionLimits,
+    limits: &ConnectionLimits,
     mut stopped: watch::Receiver<bool>,
 ) {
     // Answers are small, and somebody waits for each.
@@ -244,7 +280,17 @@ mod tests {
     }
 
     fn client(address: SocketAddr, says: &[u8]) -> std::net::TcpStream {
-        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        client_from("127.0.0.1", address, says)
+    }
+
+    fn client_from(own: &str, address: SocketAddr, says: &[u8]) -> std::net::TcpStream {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut stream = runtime.block_on(async {
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind(SocketAddr::new(own.parse().unwrap(), 0)).unwrap();
+            socket.connect(address).await.unwrap().into_std().unwrap()
+        });
+        stream.set_nonblocking(false).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(says).unwrap();
         stream
@@ -295,6 +341,36 @@ mod tests {
         third.set_read_timeout(Some(PATIENCE)).unwrap();
         drop(kept);
         answered(&mut third).unwrap();
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn one_peer_with_half_open_connections_does_not_keep_the_others_out() {
+        // None of them ends by itself while this runs.
+        let limits =
+            ConnectionLimits { loopback_is_a_crowd: false, head_within: 10 * PATIENCE, ..ConnectionLimits::default() };
+        let address = served(limits.with_connections(4, Some(3)));
+        let half = || client_from("127.0.0.2", address, b"GET / HTTP/1.1\r\nhost: x\r\nx-a: ");
+        let mut kept = vec![half(), half(), half()];
+        for _ in 0..8 {
+            // Nothing is written: with bytes that nobody reads, the end would be a reset.
+            assert_eq!(heard(&mut client_from("127.0.0.2", address, b"")), "", "closed at once");
+        }
+        let mut another = client_from("127.0.0.3", address, ASKED);
+        answered(&mut another).unwrap();
+        drop(another);
+        kept[0].write_all(b"y\r\n\r\n").unwrap();
+        answered(&mut kept[0]).unwrap();
+        drop(kept.remove(0));
+        until_answered(|| client_from("127.0.0.2", address, ASKED));
+    }
+
+    /// That a connection has ended is noticed a little later.
+    fn until_answered(again: impl Fn() -> std::net::TcpStream) {
+        let began = std::time::Instant::now();
+        while answered(&mut again()).is_err() {
+            assert!(began.elapsed() < PATIENCE, "the place is not given back");
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::app::App;
 use crate::auth::{require_leave, source};
 use crate::openapi;
 use crate::problem::{Code, Problem};
+use crate::searches::within_share;
 
 pub fn router(app: Arc<App>) -> Router {
     parts(app).0
@@ -26,8 +27,10 @@ pub fn router(app: Arc<App>) -> Router {
 
 /// The routes, and the document that describes them.
 pub(crate) fn parts(app: Arc<App>) -> (Router, OpenApi) {
-    let guarded =
-        guarded().route_layer(from_fn(to_its_end)).route_layer(from_fn_with_state(Arc::clone(&app), require_leave));
+    let guarded = guarded()
+        .route_layer(from_fn_with_state(Arc::clone(&app), within_share))
+        .route_layer(from_fn(to_its_end))
+        .route_layer(from_fn_with_state(Arc::clone(&app), require_leave));
     let (router, mut document) = described(guarded).split_for_parts();
     openapi::polish(&mut document);
     let router = router.merge(openapi::routes(&document));

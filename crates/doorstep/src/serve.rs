@@ -61,7 +61,7 @@ async fn serve(config: &Config) -> Result<(), Failure> {
         }
         app.end_streams();
     };
-    connections::serve(listener, router, ConnectionLimits::default(), stop, within).await;
+    connections::serve(listener, router, connection_limits(config), stop, within).await;
     drop(app);
     if died {
         // Nothing is lost: whoever watches over this process starts it again.
@@ -73,4 +73,32 @@ async fn serve(config: &Config) -> Result<(), Failure> {
         () = again => tracing::warn!("asked again: ended at once; what was in flight is sent again after the next start"),
     }
     Ok(())
+}
+
+fn connection_limits(config: &Config) -> ConnectionLimits {
+    let limits = ConnectionLimits { proxies: config.trusted_proxies.clone(), ..ConnectionLimits::default() };
+    limits.with_connections(config.connections_max, config.connections_per_peer_max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(env: &[(&str, &str)]) -> ConnectionLimits {
+        let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        connection_limits(&config::load(&config::Args::default(), env, &[]).unwrap().config)
+    }
+
+    #[test]
+    fn connections_are_limited_as_configured_and_a_peer_to_a_part_of_them() {
+        let counts = |limits: ConnectionLimits| (limits.connections_max, limits.per_peer_max);
+        let default = ConnectionLimits::default();
+        assert_eq!(counts(limits(&[])), counts(default));
+        assert_eq!(counts(limits(&[("DOORSTEP_CONNECTIONS_MAX", "80")])), (80, 10));
+        assert_eq!(counts(limits(&[("DOORSTEP_CONNECTIONS_MAX", "1")])), (1, 1), "everybody may come in");
+        assert_eq!(counts(limits(&[("DOORSTEP_CONNECTIONS_PER_PEER_MAX", "7")])), (4_096, 7));
+        let proxied = limits(&[("DOORSTEP_TRUSTED_PROXIES", "10.0.0.5")]);
+        assert_eq!(proxied.proxies, doorstep_server::auth::Proxies::parse("10.0.0.5").unwrap());
+        assert!(proxied.loopback_is_a_crowd);
+    }
 }

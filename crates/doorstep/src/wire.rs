@@ -95,6 +95,8 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAd
     let desk = Arc::new(desk.with_destinations_max(config.destinations_per_tenant_max));
     let limits = Limits {
         payload_max: config.payload_max_bytes,
+        batch_bytes_max: config.batch_max_bytes,
+        watchers_max: config.watchers_max,
         ingest_rate: config.ingest_per_second.map(|n| IngestRate { per_second: n, burst: n }),
         strict_event_types: config.strict_event_types,
         ..Limits::default()

@@ -103,7 +103,7 @@ async fn list(
         after: asked.created_after.map(|at| at.0),
         before: asked.created_before.map(|at| at.0),
     };
-    let mut found = app.store.audit(caller.reach, filter, stretch.page()).await?;
+    let mut found = app.find(caller.reach, |store, reach| store.audit(reach, filter, stretch.page())).await?;
     let next_cursor = stretch.cut(&mut found, |(n, _)| *n);
     let data = found.into_iter().map(|(_, entry)| AuditView::of(entry)).collect();
     Ok(axum::Json(AuditPage { data, next_cursor }))

@@ -151,9 +151,9 @@ async fn list(
     List { filter, limit, cursor }: List<DeliveryFilter>,
 ) -> Result<axum::Json<DeliveryPage>, Problem> {
     let stretch = Stretch::asked("dlv", limit, cursor.as_deref())?;
-    let mut found = app.store.deliveries(caller.reach, filter, stretch.page()).await?;
+    let mut found = app.find(caller.reach, |store, reach| store.deliveries(reach, filter, stretch.page())).await?;
     let next_cursor = stretch.cut(&mut found, |last| last.delivery.seq);
-    Ok(axum::Json(DeliveryPage { data: views(&app, found).await?, next_cursor }))
+    Ok(axum::Json(DeliveryPage { data: views(&app, caller.reach, found).await?, next_cursor }))
 }
 
 /// One delivery, with all its attempts
@@ -180,8 +180,9 @@ async fn retry(
     let destination = app.engine.destination(caller.reach, destination_id).ok_or_else(|| {
         Problem::new(Code::DestinationGone, format!("its destination {destination_id} has been deleted"))
     })?;
-    let event = app.store.events(vec![summary.delivery.event_seq]).await?.pop().flatten();
-    let ttl = event.and_then(|event| app.engine.ttl_of(&event));
+    let (of, event_id) = (Some(summary.tenant_id), summary.event_id);
+    let event = app.find(caller.reach, |store, reach| store.event(reach, of, event_id)).await?.pop();
+    let ttl = event.and_then(|(_, event)| app.engine.ttl_of(&event));
     let give_up_at = destination.settings.policy.give_up_at(app.engine.now(), ttl);
     let nothing = (&Value::Null, &Value::Null);
     let mandate = caller.mandate(&app, Action::DeliveryRetry, Some(summary.tenant_id), id, nothing);
@@ -213,14 +214,14 @@ async fn abandon(
 }
 
 async fn detail(app: &App, reach: Reach, id: DeliveryId) -> Result<DeliveryDetail, Problem> {
-    let history = app.store.delivery(reach, id).await?.ok_or_else(|| nothing(id))?;
-    let mut views = views(app, vec![history.summary]).await?;
+    let history = app.find(reach, |store, reach| store.delivery(reach, id)).await?.ok_or_else(|| nothing(id))?;
+    let mut views = views(app, reach, vec![history.summary]).await?;
     let delivery = views.pop().ok_or_else(|| nothing(id))?;
     Ok(DeliveryDetail { delivery, attempts: history.attempts.into_iter().map(AttemptView::of).collect() })
 }
 
 async fn known(app: &App, reach: Reach, id: DeliveryId) -> Result<DeliverySummary, Problem> {
-    Ok(app.store.delivery(reach, id).await?.ok_or_else(|| nothing(id))?.summary)
+    Ok(app.find(reach, |store, reach| store.delivery(reach, id)).await?.ok_or_else(|| nothing(id))?.summary)
 }
 
 fn nothing(id: DeliveryId) -> Problem {
@@ -232,10 +233,10 @@ fn no_such(id: DeliveryId, refusal: doorstep_core::store::Refusal) -> Problem {
 }
 
 /// What is stored, with what the scheduler knows of those that wait.
-async fn views(app: &App, found: Vec<DeliverySummary>) -> Result<Vec<DeliveryView>, Problem> {
+async fn views(app: &App, reach: Reach, found: Vec<DeliverySummary>) -> Result<Vec<DeliveryView>, Problem> {
     let waits = |line: &DeliverySummary| line.ended_at.is_none() && !line.behind;
     let waiting = found.iter().filter(|line| waits(line)).map(|line| line.delivery.clone()).collect();
-    let mut holds = app.engine.holds(waiting).await?.into_iter();
+    let mut holds = app.engine.holds(reach, waiting).await?.into_iter();
     let views = found.into_iter().map(|line| {
         let hold = match (line.ended_at, line.behind) {
             (Some(_), _) => Holding::Ended,

@@ -285,7 +285,7 @@ async fn test(
     let nothing = (&Value::Null, &Value::Null);
     let mandate = caller.mandate(&app, Action::DestinationTest, Some(destination.tenant_id), id, nothing);
     app.engine.write(vec![Write::Audit(Box::new(mandate.entry))]).await?;
-    let trial = app.engine.try_out(destination, event).await?;
+    let trial = app.engine.try_out(caller.reach, id, event).await?.ok_or_else(|| no_such(id))?;
     let class = trial.outcome.class();
     let success = class == Class::Success;
     Ok(axum::Json(TestResult { success, class, attempt: AttemptView::of(trial.attempt) }))
@@ -376,7 +376,11 @@ async fn shown(app: &App, reach: Reach, destination: &Destination) -> Result<Res
 }
 
 pub(crate) fn known(app: &App, caller: &Caller, id: DestinationId) -> Result<Arc<Destination>, Problem> {
-    app.engine.destination(caller.reach, id).ok_or_else(|| Problem::not_found(format!("there is no destination {id}")))
+    app.engine.destination(caller.reach, id).ok_or_else(|| no_such(id))
+}
+
+fn no_such(id: DestinationId) -> Problem {
+    Problem::not_found(format!("there is no destination {id}"))
 }
 
 fn etag(destination: &Destination) -> [(http::HeaderName, String); 1] {

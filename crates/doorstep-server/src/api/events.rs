@@ -334,7 +334,7 @@ async fn list(
     List { filter, limit, cursor }: List<EventFilter>,
 ) -> Result<axum::Json<EventPage>, Problem> {
     let stretch = Stretch::asked("evt", limit, cursor.as_deref())?;
-    let mut found = app.store.event_list(caller.reach, filter, stretch.page()).await?;
+    let mut found = app.find(caller.reach, |store, reach| store.event_list(reach, filter, stretch.page())).await?;
     let next_cursor = stretch.cut(&mut found, |last| last.seq);
     Ok(axum::Json(EventPage { data: found.into_iter().map(EventView::of).collect(), next_cursor }))
 }
@@ -348,7 +348,7 @@ async fn get(
     Id(id): Id<EventId>,
     Query(of): Query<EventOf>,
 ) -> Result<axum::Json<EventDetail>, Problem> {
-    let mut found = app.store.event(caller.reach, of.tenant_id, id.clone()).await?;
+    let mut found = app.find(caller.reach, |store, reach| store.event(reach, of.tenant_id, id.clone())).await?;
     if found.len() > 1 {
         let detail = "several tenants have an event with this ID: say whose with `?tenant_id=`";
         return Err(Problem::invalid_at("?tenant_id", detail));

@@ -147,7 +147,8 @@ async fn list(
     Query(asked): Query<KeyList>,
 ) -> Result<axum::Json<KeyPage>, Problem> {
     let stretch = Stretch::asked("key", asked.limit, asked.cursor.as_deref())?;
-    let mut found = app.store.api_keys(caller.reach, stretch.behind, stretch.and_one()).await?;
+    let mut found =
+        app.find(caller.reach, |store, reach| store.api_keys(reach, stretch.behind, stretch.and_one())).await?;
     let next_cursor = stretch.cut(&mut found, |last| last.id);
     Ok(axum::Json(KeyPage { data: found.into_iter().map(KeyView::of).collect(), next_cursor }))
 }
@@ -178,7 +179,7 @@ async fn revoke(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<KeyId>) 
 /// IDs are in the order of the list, so the one before leads to it.
 async fn known(app: &App, caller: &Caller, id: KeyId) -> Result<ApiKey, Problem> {
     let before = id.0.checked_sub(1).map(KeyId);
-    let found = app.store.api_keys(caller.reach, before, 1).await?.pop();
+    let found = app.find(caller.reach, |store, reach| store.api_keys(reach, before, 1)).await?.pop();
     found.filter(|key| key.id == id).ok_or_else(|| nothing(id))
 }
 

@@ -55,7 +55,8 @@ async fn fetch(
         LinkFault::Forged => forbidden(),
         LinkFault::Expired => gone("this link has expired: ask for the event to be sent again"),
     })?;
-    let mut found = app.store.event(Reach::Tenant(destination.tenant_id), None, event_id.clone()).await?;
+    let mut found =
+        app.fetch(|store| store.event(Reach::Tenant(destination.tenant_id), None, event_id.clone())).await?;
     let (_, event) = found.pop().ok_or_else(|| gone("the event is not kept any more"))?;
     let content_type = HeaderValue::from_str(&event.content_type)
         .unwrap_or_else(|_| HeaderValue::from_static("application/octet-stream"));

@@ -161,17 +161,20 @@ async fn enter(
     if cookie::is_from_elsewhere(&headers) {
         return Err(Problem::new(Code::CrossSite, "a portal session is opened from its own pages alone"));
     }
+    let from = source.and_then(|source| source.0.0);
+    let named = session_of(&entry.code);
     let wrong = || {
         let detail = "this code is not good (any more): it works once, within five minutes. Open the portal again";
-        Problem::unauthorized(detail)
+        let problem = Problem::unauthorized(detail);
+        app.strangers.wrong_code(named, from, &problem);
+        problem
     };
-    let id = session_of(&entry.code).ok_or_else(wrong)?;
+    let id = named.ok_or_else(wrong)?;
     let session = app.sessions.get(id).ok_or_else(wrong)?;
     let token = secret_text(id, &super::chance::<SECRET_LEN>()?);
     let (code, hash, now) = (KeyHash::of(&entry.code), KeyHash::of(&token), app.engine.now());
     let opened = session.opened(&code, hash.clone(), now).ok_or_else(wrong)?;
     let tenant_id = session.tenant_id;
-    let from = source.and_then(|source| source.0.0);
     let (actor, reach) = (Actor::Portal { id }, Reach::Tenant(tenant_id));
     let caller = Caller { actor, scopes: [].into(), reach, from, shown: None };
     let nothing = (&Value::Null, &Value::Null);

@@ -135,8 +135,7 @@ pub(crate) enum Change {
 #[utoipa::path(get, path = "/v1/stream", tag = "stream", params(Watch),
     responses((status = 200, body = String, content_type = "text/event-stream")))]
 async fn stream(State(app): State<Arc<App>>, caller: Caller, Query(watch): Query<Watch>) -> Result<Response, Problem> {
-    let place = Arc::clone(&app.watchers).try_acquire_owned();
-    let place = place.map_err(|_| Problem::busy("too many clients watch already: try again when one has gone"))?;
+    let place = app.watchers.begin(&caller)?;
     let (heard, ending) = (app.news.subscribe(), app.ending.subscribe());
     let lines = futures_util::stream::unfold((heard, ending, place, app, caller, watch), move |state| async move {
         let (mut heard, mut ending, place, app, caller, watch) = state;

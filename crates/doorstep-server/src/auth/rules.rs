@@ -72,3 +72,8 @@ pub(crate) fn need(method: &Method, path: &str) -> Need {
     let rule = RULES.iter().find(|(of, route, _)| of == method && *route == path);
     rule.map_or(OPERATOR, |(_, _, need)| *need)
 }
+
+/// Whether events are sent in there.
+pub(crate) fn is_for_producers(method: &Method, path: &str) -> bool {
+    need(method, path) == INGEST
+}

@@ -40,7 +40,7 @@ impl Proxies {
         ranges_of(list).map(Self)
     }
 
-    fn trust(&self, address: IpAddr) -> bool {
+    pub(crate) fn trust(&self, address: IpAddr) -> bool {
         self.0.iter().any(|range| range.contains(&address))
     }
 

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
 use doorstep_core::api_key::KeyText;
+use doorstep_core::id::SessionId;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
@@ -37,6 +38,14 @@ impl Strangers {
         let key_id = key.map(|key| key.id.to_string());
         let from = from.map(|from| from.to_string());
         tracing::warn!(key_id, from, reason = problem.detail(), "a credential was refused");
+    }
+
+    /// A code opens no portal session. Which one it says it is of is no secret.
+    pub(crate) fn wrong_code(&self, session_id: Option<SessionId>, from: Option<IpAddr>, problem: &Problem) {
+        if self.may_log() {
+            let (session_id, from) = (session_id.map(|id| id.to_string()), from.map(|from| from.to_string()));
+            tracing::warn!(session_id, from, reason = problem.detail(), "a portal code was refused");
+        }
     }
 
     fn may_log(&self) -> bool {

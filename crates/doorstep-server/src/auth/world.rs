@@ -156,7 +156,7 @@ impl World {
         answer["id"].as_str().unwrap().to_owned()
     }
 
-    async fn delivery_of(&self, tenant_id: TenantId) -> Delivery {
+    pub(crate) async fn delivery_of(&self, tenant_id: TenantId) -> Delivery {
         let filter = DeliveryFilter { tenant_id: Some(tenant_id), ..DeliveryFilter::default() };
         let found = self.store.deliveries(Reach::All, filter, Page { before_seq: None, limit: 1 }).await.unwrap();
         found[0].delivery.clone()

@@ -75,7 +75,10 @@ pub fn erased_payloads_are_gone_and_what_comes_later_is_not(subject: &mut dyn Su
     let others = Write::Accept(Box::new(NewEvent { event: other.clone(), deliveries: vec![] }));
     set_up(subject, &[accept(1, None), others]);
     let erase = || Write::ErasePayloads { tenant_id: TENANT };
-    assert_eq!(one(subject, erase()), Written::Saved);
+    let foreign = by_hand(Reach::Tenant(TenantId(8)), erase());
+    assert_eq!(one(subject, foreign), Written::Refused(Refusal::NotFound), "they are not another tenant's to erase");
+    assert!(ask(subject.store().events(vec![1]))[0].is_some());
+    assert_eq!(one(subject, by_hand(Reach::Tenant(TENANT), erase())), Written::Saved);
     assert_eq!(one(subject, erase()), Written::Refused(Refusal::NotFound), "there is nothing left to erase");
     one(subject, accept(2, None));
     for _ in 0..2 {

@@ -81,6 +81,14 @@ settings! {
     public_url: Option<String> = "", Text, value::public_url;
     /// Proxies before this server, by address or range, whose Forwarded or X-Forwarded-For headers say where a request comes from.
     trusted_proxies: Proxies = "", List, value::proxies;
+    /// Connections of clients at once; further ones wait until one ends.
+    connections_max: usize = "4096", Number, value::between(1, 65_536);
+    /// Of them, those of one address, or of one /64 network of IPv6; further ones are closed at once. None: an eighth of them. Trusted proxies and this machine are not counted.
+    connections_per_peer_max: Option<usize> = "", Number, value::optional(value::between(1, 65_536));
+    /// Clients that watch the stream at once.
+    watchers_max: usize = "256", Number, value::between(1, 65_536);
+    /// Largest body of a batch of events, in bytes.
+    batch_max_bytes: usize = "8388608", Number, value::between(1_024, 32 * 1_024 * 1_024);
     /// Directory of the embedded store and the keys that are made at the first start.
     data_dir: PathBuf = "./doorstep-data", Text, value::path;
     /// Database to use instead of SQLite in the data directory. PostgreSQL comes in a later release.

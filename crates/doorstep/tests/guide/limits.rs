@@ -11,7 +11,8 @@ use doorstep_core::{
 };
 use doorstep_engine::{consent as asking, desk, events, maintain, resolve, sender, trials, writer};
 use doorstep_server::Limits;
-use doorstep_server::connections::ConnectionLimits;
+use doorstep_server::connections::{ConnectionLimits, PEERS_PART};
+use doorstep_server::watchers;
 use doorstep_store::sqlite::SqliteLimits;
 use serde_json::Value;
 
@@ -92,12 +93,19 @@ fn the_api_and_its_events_are_bounded_as_the_page_says() {
     says(api, "body of a batch", &[mib(limits.batch_bytes_max)]);
     says(api, "time for a body to arrive", &[duration(limits.body_within)]);
     says(api, "watchers of `/v1/stream`", &[count(limits.watchers_max)]);
+    let part = |of: usize| count(limits.watchers_max / of);
+    let (of_one, of_bound) = (part(watchers::CREDENTIALS_PART), part(watchers::BOUND_CREDENTIALS_PART));
+    says(api, "watchers with one credential", &[of_one, of_bound]);
+    says(api, "watchers whose credentials are limited to one tenant", &[part(watchers::TENANTS_PART)]);
     let head = "time for a request's head to arrive, or the next one to begin";
     says(api, head, &[duration(connections.head_within)]);
     says(api, "time in which nothing of an answer is taken", &[duration(connections.taken_within)]);
     says(api, "headers of a request", &[count(connections.headers_max)]);
     says(api, "bytes of a head, about", &[kib(connections.buffer_max)]);
     says(api, "connections", &[count(connections.connections_max)]);
+    let of_one = "connections of one address, or of one /64 network of IPv6";
+    says(api, of_one, &["an eighth".to_owned(), count(connections.per_peer_max)]);
+    assert_eq!(PEERS_PART, 8, "the page says an eighth");
     says(api, "a key that a client shows", &[count(api_key::KEY_BYTES_MAX)]);
     says(api, "ranges of `trusted_proxies`", &[count(address::ALLOWED_RANGES_MAX)]);
     says(api, "changes noted in one line of the audit log", &[kib(audit::CHANGES_BYTES_MAX)]);
@@ -264,6 +272,12 @@ fn what_is_private_is_bounded_as_the_page_says() {
         ("api/destinations/settings.rs", "BURST_MAX: u32 = 100_000;", "burst", "100,000"),
         ("api/destinations.rs", "OVERLAP_DEFAULT: Millis = Millis::from_hours(24);", "overlap of a rotation", "24 h"),
         ("api/destinations.rs", "OVERLAP_MAX: Millis = Millis::from_hours(24 * 7);", "overlap of a rotation", "7 days"),
+        (
+            "searches.rs",
+            "REQUESTS_PER_TENANT_MAX: usize = 32;",
+            "requests under way of people whose credentials are limited to one tenant",
+            "32",
+        ),
     ];
     let command = [
         ("wire.rs", "NEWS_KEPT: usize = 4_096;", "news kept for a slow watcher", "4,096"),
@@ -303,6 +317,13 @@ fn what_can_be_configured_has_the_default_that_the_page_says() {
     says("Destinations", "destinations of a tenant", &[count(number("destinations_per_tenant_max"))]);
     assert_eq!(number("per_host_max"), 0, "the page says that there is none");
     says("The engine", "time to end requests when stopped", &[time(number("drain_timeout_ms").into())]);
-    let limits = Limits::default();
-    assert_eq!(number("payload_max_bytes"), limits.payload_max as u64);
+    let (limits, connections) = (Limits::default(), ConnectionLimits::default());
+    for (key, default) in [
+        ("payload_max_bytes", limits.payload_max),
+        ("batch_max_bytes", limits.batch_bytes_max),
+        ("watchers_max", limits.watchers_max),
+        ("connections_max", connections.connections_max),
+    ] {
+        assert_eq!(number(key), default as u64, "{key}");
+    }
 }

@@ -61,3 +61,18 @@ fn clients_that_go_away_in_the_middle_leave_nothing_behind() {
     assert_eq!(server.client().get("/healthz").status, 200);
     assert_eq!(client.read("/v1/events")["data"], json!([]), "half a request is none");
 }
+
+#[test]
+fn watchers_and_batches_are_limited_as_configured() {
+    let home = Home::new();
+    let server = Server::start_with(&home, &["--watchers-max", "1", "--batch-max-bytes", "1024"]);
+    let mut client = server.client();
+    let tenant = client.tenant();
+    let event = |letters: usize| json!({"tenant_id": tenant, "type": "a.b", "payload": "x".repeat(letters)});
+    client.post("/v1/events/batch", json!({"events": [event(500)]})).expect(200);
+    client.post("/v1/events/batch", json!({"events": [event(500), event(500)]})).expect(413);
+    let watch = || Raw::saying(&server, head("GET /v1/stream") + "\r\n");
+    let mut first = watch();
+    assert_eq!(first.hear().unwrap().unwrap().status, 200);
+    assert_eq!(watch().hear().unwrap().unwrap().status, 503);
+}

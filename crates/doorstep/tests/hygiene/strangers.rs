@@ -55,3 +55,32 @@ fn a_refused_credential_is_logged_with_its_id_its_address_and_why() {
         .sum();
     assert_eq!(left_out, 7, "{log}");
 }
+
+#[test]
+fn a_portal_code_that_opens_nothing_is_logged_with_its_session_its_address_and_why() {
+    let home = Home::new();
+    let server = Server::start_with(&home, &["--log-format", "json"]);
+    let mut client = server.client();
+    let tenant_id = text(&client.post("/v1/tenants", json!({"name": "Acme"})).expect(201), "id");
+    let made = client.post("/v1/portal-sessions", json!({"tenant_id": tenant_id})).expect(201);
+    let (session_id, code) = (text(&made, "id"), text(&made, "code"));
+    let mut enters = |code: &str, status: u16| client.post("/portal/session", json!({"code": code})).expect(status);
+    enters(&code, 200);
+    enters(&code, 401);
+    let guess = format!("{session_id}_{}", "0".repeat(code.len() - session_id.len() - 1));
+    (0..25).for_each(|_| drop(enters(&guess, 401)));
+    server.terminate();
+    assert!(server.ended().success());
+
+    let log = fs::read_to_string(home.path().join("log")).unwrap();
+    assert!(!log.contains(&code) && !log.contains(&guess), "{log}");
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let refused: Vec<&Value> = lines.iter().filter(|line| line["message"] == "a portal code was refused").collect();
+    assert_eq!(refused.len(), 20, "a flood is counted with all other credentials: {log}");
+    for line in refused {
+        assert_eq!((&line["level"], &line["session_id"]), (&json!("WARN"), &json!(session_id)), "{line}");
+        assert!(line["from"] == "127.0.0.1" && text(line, "reason").contains("works once"), "{line}");
+    }
+    let left_out = lines.iter().filter(|line| line["message"] == "more credentials were refused than are logged");
+    assert_eq!(left_out.filter_map(|line| line["left_out"].as_u64()).sum::<u64>(), 6, "{log}");
+}

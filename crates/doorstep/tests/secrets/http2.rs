@@ -50,7 +50,7 @@ fn pem(label: &str, der: &[u8]) -> String {
 pub(crate) struct Receiver {
     pub(crate) url: String,
     pub(crate) identity: Identity,
-    seen: Arc<Mutex<Vec<String>>>,
+    pub(crate) seen: Arc<Mutex<Vec<String>>>,
 }
 
 impl Receiver {

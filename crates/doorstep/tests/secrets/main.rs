@@ -2,6 +2,7 @@
 //! answer, not by an error, not by a file.
 #![expect(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
+mod given;
 mod http2;
 
 use std::fs::{self, File};
@@ -20,12 +21,18 @@ use serde_json::{Value, json};
 /// Slower than any machine should be.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Links lead there. As what they agree to is protected, they have to be.
+const PUBLIC_URL: &str = "https://doorstep.example";
 const ADMIN_KEY: &str = "admin-hush-5c1e9a7d3b-0123456789";
 const MASTER_KEY: [u8; 32] = *b"master-hush-0123456789abcdefghij";
 const NEXT_MASTER_KEY: [u8; 32] = *b"master-next-hush-0123456789abcde";
 /// Signing secrets: at the creation, and of two rotations.
 const SIGNING: [[u8; 32]; 3] =
     [*b"signing-hush-one-0123456789abcde", *b"signing-hush-two-0123456789abcde", *b"signing-hush-3rd-0123456789abcde"];
+/// The seeds of Ed25519 keys: at the creation, and of a rotation.
+const ED25519: [[u8; 32]; 2] = [*b"ed25519-hush-one-0123456789abcde", *b"ed25519-hush-two-0123456789abcde"];
+/// Of an event. They are stored as they are, but not logged; and of what is called a token, only the name is shown.
+const EVENT_HEADERS: [&str; 2] = ["hush-event-token-71c4", "hush-event-note-e0d8"];
 const HEADERS: [&str; 4] = ["hush-header-4f1d", "hush-header-93ab", "hush-header-c07e", "hush-header-2b66"];
 /// What is shown to the receiver that speaks HTTP/2; its key is a secret.
 static CLIENT: LazyLock<http2::Identity> = LazyLock::new(http2::Identity::new);
@@ -42,9 +49,9 @@ fn signing(n: usize) -> String {
     format!("whsec_{}", base64(&SIGNING[n]))
 }
 
-/// Everything that must not be found, with a name for it.
+/// Everything that must not be found, with a name for it; what was given out on the way is not among it.
 fn needles() -> Vec<(String, Vec<u8>)> {
-    let keys = [MASTER_KEY, NEXT_MASTER_KEY].into_iter().chain(SIGNING).map(|key| key.to_vec());
+    let keys = [MASTER_KEY, NEXT_MASTER_KEY].into_iter().chain(SIGNING).chain(ED25519).map(|key| key.to_vec());
     let keys = keys.chain([CLIENT.key_der.clone()]).flat_map(|key| {
         let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
         // The end of base64 may be cut or padded in more than one way.
@@ -56,14 +63,15 @@ fn needles() -> Vec<(String, Vec<u8>)> {
     keys.chain(texts).map(|needle| (String::from_utf8_lossy(&needle).into_owned(), needle)).collect()
 }
 
-fn assert_free_of_secrets(what: &str, bytes: &[u8]) {
-    for (name, needle) in needles() {
-        let at = bytes.windows(needle.len()).position(|window| window == needle);
-        if let Some(at) = at {
-            let around = String::from_utf8_lossy(&bytes[at.saturating_sub(200)..(at + 200).min(bytes.len())]);
-            panic!("{name} is in {what}: …{around}…");
-        }
-    }
+fn assert_free_of_secrets(what: &str, bytes: &[u8], given: &[String]) {
+    let given = given.iter().map(|secret| (secret.clone(), secret.clone().into_bytes()));
+    let found = needles().into_iter().chain(given).filter_map(|(name, needle)| {
+        let at = bytes.windows(needle.len()).position(|window| window == needle)?;
+        let around = String::from_utf8_lossy(&bytes[at.saturating_sub(200)..(at + 200).min(bytes.len())]);
+        Some(format!("{name}: …{around}…"))
+    });
+    let found: Vec<String> = found.collect();
+    assert!(found.is_empty(), "{} secrets are in {what}:\n{}", found.len(), found.join("\n"));
 }
 
 /// A receiver on this machine that answers `/ok` with 200 and all else with 500, and remembers what it was sent.
@@ -85,7 +93,12 @@ impl Receiver {
                 while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|n| n == 1) {
                     request.push(byte[0]);
                 }
-                let request = String::from_utf8_lossy(&request).into_owned();
+                let mut request = String::from_utf8_lossy(&request).into_owned();
+                let length = request.lines().find_map(|line| line.strip_prefix("content-length: "));
+                let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+                if stream.read_exact(&mut body).is_ok() {
+                    request.push_str(&String::from_utf8_lossy(&body));
+                }
                 let status = if request.starts_with("POST /ok") { "200 OK" } else { "500 Internal Server Error" };
                 heard.lock().unwrap().push(request);
                 let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
@@ -127,6 +140,7 @@ fn doorstep(data: &Path, master_key: &[u8]) -> Command {
     command.env_clear().current_dir(data.parent().unwrap()).stdin(Stdio::null());
     command.env("DOORSTEP_DATA_DIR", data).env("DOORSTEP_MASTER_KEY", base64(master_key));
     command.env("DOORSTEP_LISTEN", "127.0.0.1:0").env("DOORSTEP_ADMIN_KEY", ADMIN_KEY);
+    command.env("DOORSTEP_PUBLIC_URL", PUBLIC_URL);
     command.env("DOORSTEP_ALLOW_TARGETS", "127.0.0.0/8").env("DOORSTEP_LOG_LEVEL", "trace");
     command
 }
@@ -162,6 +176,14 @@ impl Server {
             self.answers.lock().unwrap().extend(format!("{path} {status} {headers} {text}\n").bytes());
         }
         (status, serde_json::from_str(&text).unwrap_or(Value::Null))
+    }
+
+    /// An answer to something that was asked in another way.
+    async fn heard(&self, answer: reqwest::Response, expected: u16) {
+        let (status, headers) = (answer.status().as_u16(), format!("{:?}", answer.headers()));
+        let text = answer.text().await.unwrap();
+        assert_eq!(status, expected, "{text}");
+        self.answers.lock().unwrap().extend(format!("{status} {headers} {text}\n").bytes());
     }
 
     async fn get(&self, path: &str) -> Value {
@@ -283,9 +305,15 @@ async fn no_secret_is_in_any_log_answer_or_file() {
         let sent = one["attempts"][0].to_string();
         assert!(sent.contains("x-shop") && sent.contains("***"), "headers are shown without their values: {sent}");
     }
-    for path in ["/v1/tenants", "/v1/destinations", &format!("/v1/destinations/{ok}"), "/v1/events", "/healthz"] {
+    let given = given::used(&server, &receiver, &secure, &tenant_id).await;
+    let lists = ["/v1/tenants", "/v1/destinations", "/v1/deliveries", "/v1/events", "/v1/keys", "/v1/audit?limit=200"];
+    for path in lists.into_iter().chain(["/healthz", &format!("/v1/destinations/{ok}")]) {
         server.get(path).await;
     }
+    for delivery in server.get("/v1/deliveries").await["data"].as_array().unwrap() {
+        server.get(&format!("/v1/deliveries/{}", text(delivery, "id"))).await;
+    }
+    answers.extend(given::commands(&server, || doorstep(&data, &MASTER_KEY)));
     answers.extend(server.stop());
 
     // Another master key: refused at first, then changed to.
@@ -313,21 +341,24 @@ async fn no_secret_is_in_any_log_answer_or_file() {
     // What only the write-ahead log holds is looked at too.
     for file in fs::read_dir(&data).unwrap() {
         let path = file.unwrap().path();
-        assert_free_of_secrets(&path.display().to_string(), &fs::read(&path).unwrap());
+        assert_free_of_secrets(&path.display().to_string(), &fs::read(&path).unwrap(), &given);
     }
     answers.extend(server.stop());
 
-    assert_free_of_secrets("the answers", &answers);
+    assert_free_of_secrets("the answers", &answers, &given);
+    assert!(!String::from_utf8_lossy(&answers).contains(EVENT_HEADERS[0]), "what is called a token is masked");
     for file in fs::read_dir(&data).unwrap().chain(fs::read_dir(&outputs).unwrap()) {
         let path = file.unwrap().path();
-        assert_free_of_secrets(&path.display().to_string(), &fs::read(&path).unwrap());
+        assert_free_of_secrets(&path.display().to_string(), &fs::read(&path).unwrap(), &given);
     }
     let logged: Vec<u8> =
         fs::read_dir(&outputs).unwrap().flat_map(|file| fs::read(file.unwrap().path()).unwrap()).collect();
     let logged = String::from_utf8_lossy(&logged);
     assert!(logged.contains("DEBUG") && logged.contains("no answer"), "the fine lines are there: {logged}");
     assert!(logged.contains("h2::codec"), "those of HTTP/2 too");
-    assert!(!logged.contains(PAYLOAD), "payloads are not logged");
+    for own in [PAYLOAD].iter().chain(&EVENT_HEADERS) {
+        assert!(!logged.contains(own), "{own}: nothing of an event is logged but its name");
+    }
 }
 
 fn rotate(data: &Path, master_key: &[u8], words: &[&str]) -> Output {

@@ -146,18 +146,18 @@ pub(crate) struct DestinationPage {
 
 pub(super) async fn view(app: &App, reach: Reach, destination: &Destination) -> Result<DestinationView, Problem> {
     let id = destination.id;
-    let gate = app.engine.gates(vec![id]).await?.pop().flatten();
-    let backlog = app.store.backlogs(reach, vec![id]).await?.pop().unwrap_or_default();
+    let gate = app.engine.gates(reach, vec![id]).await?.pop().flatten();
+    let backlog = app.find(reach, |store, reach| store.backlogs(reach, vec![id])).await?.pop().unwrap_or_default();
     let now = app.engine.now();
     let (from, limit) = (now - SUCCESS_RATE_OVER, 100);
     let until = now + Millis::from_mins(1);
     let query = ActivityQuery { destination_id: Some(id), from, until, limit };
-    let minutes = app.store.activity(reach, query).await?;
+    let minutes = app.find(reach, |store, reach| store.activity(reach, query)).await?;
     let mut tally = Tally::default();
     for minute in minutes {
         tally.add(&minute.tally);
     }
-    let asking = app.engine.asking(&[id]).pop().flatten();
+    let asking = app.engine.asking(reach, &[id]).pop().flatten();
     let mut view = DestinationView::of(app, destination, gate.as_ref(), backlog, asking);
     view.success_rate = success_rate(&tally);
     Ok(view)
@@ -169,9 +169,9 @@ pub(super) async fn views(
     found: &[std::sync::Arc<Destination>],
 ) -> Result<Vec<DestinationView>, Problem> {
     let ids: Vec<DestinationId> = found.iter().map(|destination| destination.id).collect();
-    let gates = app.engine.gates(ids.clone()).await?;
-    let asking = app.engine.asking(&ids);
-    let backlogs = app.store.backlogs(reach, ids).await?;
+    let gates = app.engine.gates(reach, ids.clone()).await?;
+    let asking = app.engine.asking(reach, &ids);
+    let backlogs = app.find(reach, |store, reach| store.backlogs(reach, ids)).await?;
     let lines = found.iter().zip(gates).zip(backlogs).zip(asking);
     Ok(lines
         .map(|(((destination, gate), backlog), asking)| {

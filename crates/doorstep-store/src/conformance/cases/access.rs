@@ -11,7 +11,7 @@ use doorstep_core::reach::Reach;
 use doorstep_core::store::{ActivityQuery, AuditFilter, DeliveryFilter, EventFilter, Page, Refusal, Write, Written};
 use doorstep_core::time::{Millis, Timestamp};
 
-use super::super::samples::{api_key, portal_session};
+use super::super::samples::{api_key, portal_session, registered};
 use super::*;
 
 pub fn what_is_out_of_reach_is_not_there(subject: &mut dyn Subject) {
@@ -62,7 +62,9 @@ pub fn nobody_changes_what_is_out_of_their_reach(subject: &mut dyn Subject) {
     one(subject, settle(&made[0], DEAD, BehindDead::Skip, NOW));
     let key = Write::PutApiKey(Box::new(api_key(KeyId(1), Some(TENANT))));
     let session = Write::PutPortalSession(Box::new(portal_session(SessionId(1), TENANT, NOW)));
-    write(subject, vec![key.clone(), session.clone(), Write::PutTenant(Box::new(tenant(TENANT, 1)))], NOW);
+    let known = registered("a.type", 1);
+    let types = Write::PutEventType(Box::new(known.clone()));
+    write(subject, vec![key.clone(), session.clone(), Write::PutTenant(Box::new(tenant(TENANT, 1))), types], NOW);
     let open = |session_id| {
         let (code, token) = (KeyHash::of("code"), KeyHash::of("token"));
         Write::OpenPortalSession { session_id, code, token }
@@ -89,6 +91,9 @@ pub fn nobody_changes_what_is_out_of_their_reach(subject: &mut dyn Subject) {
         Write::EndPortalSession { session_id: SessionId(1) },
         Write::EndPortalSessions { tenant_id: TENANT },
         Write::UsedApiKeys(vec![(KeyId(1), NOW)]),
+        accept(3, None),
+        Write::PutEventType(Box::new(registered("a.new", 1))),
+        Write::RemoveEventType { name: known.name.clone() },
         Write::Audit(Box::new(audit_entry(1, Some(TENANT), NOW))),
     ];
     for change in changes {
@@ -100,6 +105,9 @@ pub fn nobody_changes_what_is_out_of_their_reach(subject: &mut dyn Subject) {
     assert_eq!(ask(store.api_keys(Reach::All, None, 9)), [api_key(KeyId(1), Some(TENANT))]);
     assert_eq!(ask(store.portal_sessions(Reach::All, None, 9)), [portal_session(SessionId(1), TENANT, NOW)]);
     assert_eq!(ask(store.destinations(None, 9))[0].destination, destination(DST, 1));
+    assert_eq!(ask(store.event_types(None, 9)), std::slice::from_ref(&known));
+    let page = Page { before_seq: None, limit: 9 };
+    assert_eq!(ask(store.event_list(Reach::All, EventFilter::default(), page)).len(), 2, "none was taken by hand");
     let own = Reach::Tenant(TENANT);
     for change in [
         revive(1),
@@ -114,7 +122,12 @@ pub fn nobody_changes_what_is_out_of_their_reach(subject: &mut dyn Subject) {
         let written = one(subject, by_hand(own, change));
         assert!(!matches!(written, Written::Refused(_)), "{told}: {written:?}");
     }
-    assert_eq!(one(subject, by_hand(own, of_all)), Written::Refused(Refusal::NotFound), "a key beyond one's own reach");
+    // A key beyond one's own reach, and what is everybody's.
+    let types = Write::PutEventType(Box::new(registered("a.type", 2)));
+    for beyond in [of_all, types, Write::RemoveEventType { name: known.name }] {
+        let told = format!("{beyond:?}");
+        assert_eq!(one(subject, by_hand(own, beyond)), Written::Refused(Refusal::NotFound), "{told}");
+    }
 }
 
 pub fn a_change_by_hand_is_noted_if_it_took_effect(subject: &mut dyn Subject) {
