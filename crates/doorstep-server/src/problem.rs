@@ -156,7 +156,7 @@ impl Problem {
     }
 
     /// The same key, but not the same request.
-    pub(crate) fn key_reused() -> Self {
+    fn key_reused() -> Self {
         Self::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             "idempotency_key_reused",
@@ -175,6 +175,7 @@ impl Problem {
                 "an event with this ID was accepted before and says something else: \
                  repeat it exactly, or choose another ID",
             ),
+            Refusal::KeyReused => Self::key_reused(),
             Refusal::NotFound => Self::not_found("there is no such thing (any more)"),
             Refusal::VersionDiffers => {
                 Self::precondition("somebody else has changed it: read it again, and make your change once more")

@@ -97,7 +97,7 @@ fn no_trace_of_a_key_stays_where_its_row_once_was() {
     let tenants = || (1..=300u128).map(|n| TenantId(n * 7_919 % 301));
     let new = |tenant_id| {
         let event = Event { tenant_id, ..event("an-event", None, NOW) };
-        Write::Accept(Box::new(NewEvent { event, deliveries: Vec::new() }))
+        Write::Accept(Box::new(NewEvent { event, key: None, deliveries: Vec::new() }))
     };
     ask(store.write(tenants().map(new).collect(), NOW));
     let sql = database(directory.path());
