@@ -147,6 +147,12 @@ impl Memory {
         for accepted in self.events.values_mut().filter(|accepted| accepted.event.tenant_id == tenant_id) {
             accepted.erased = true;
         }
+        for (of, attempt) in &mut self.attempts {
+            let event = self.rows.get(of).and_then(|row| self.events.get(&row.delivery.event_seq));
+            if event.is_some_and(|accepted| accepted.event.tenant_id == tenant_id) {
+                *attempt = attempt.clone().without_captured();
+            }
+        }
         Written::Saved
     }
 
@@ -241,6 +247,8 @@ impl Memory {
         self.count(row.delivery.destination_id, settlement.settled_at, &tally);
         if let Some(attempt) = attempt {
             row.last_status = status_of(&attempt);
+            let erased = self.events.get(&row.delivery.event_seq).is_some_and(|accepted| accepted.erased);
+            let attempt = if erased { attempt.without_captured() } else { attempt };
             self.attempts.push_back((row.delivery.id, attempt));
         }
         match settlement.decision {

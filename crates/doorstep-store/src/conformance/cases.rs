@@ -8,7 +8,7 @@ mod repeated;
 
 use std::sync::Arc;
 
-use doorstep_core::attempt::Answer;
+use doorstep_core::attempt::{Answer, Attempt};
 use doorstep_core::audit::Mandate;
 use doorstep_core::delivery::{BehindDead, Delivery, Place, Track};
 use doorstep_core::destination::Destination;
@@ -102,6 +102,28 @@ pub fn erased_payloads_are_gone_and_what_comes_later_is_not(subject: &mut dyn Su
     );
     assert_eq!(again, Written::Accepted { deliveries: 1, duplicate: true, available: vec![] });
     assert_eq!(due(subject), [1, 2], "its deliveries are where they were");
+}
+
+/// Of stores that encrypt payloads.
+pub fn what_was_captured_of_attempts_goes_with_the_payload(subject: &mut dyn Subject) {
+    let made = set_up(subject, &[accept(1, None), accept(2, None)]);
+    let settled = |delivery: &Delivery, at| settle(delivery, RETRY, BehindDead::Skip, at);
+    let said = |id: u128| {
+        let history = ask(subject.store().delivery(Reach::All, DeliveryId(id))).expect("it is there");
+        let said = |attempt: &Attempt| (attempt.number, attempt.request_headers.len(), attempt.response_body.len());
+        history.attempts.iter().map(said).collect::<Vec<_>>()
+    };
+    one(subject, settled(&made[0], NOW));
+    assert_eq!(said(1), [(1, 1, 3)]);
+    one(subject, Write::ErasePayloads { tenant_id: TENANT });
+    assert_eq!(said(1), [(1, 0, 0)]);
+    one(subject, accept(3, None));
+    let third = read(subject, 3);
+    for delivery in [&made[1], &third] {
+        one(subject, settled(delivery, NOW + Millis(1)));
+    }
+    assert_eq!(said(2), [(1, 0, 0)], "its answer was on its way when its payload was erased");
+    assert_eq!(said(3), [(1, 1, 3)], "there is a new key");
 }
 
 pub fn another_body_under_the_same_name_is_refused(subject: &mut dyn Subject) {

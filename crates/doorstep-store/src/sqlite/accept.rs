@@ -111,7 +111,7 @@ impl Batch<'_> {
                 event.ordering_key,
                 event.produced_at.map(|at| at.0),
                 event.schema_version,
-                row::headers(&event.headers)?,
+                kept.headers,
                 event.ttl.map(|ttl| ttl.0.cast_signed()),
                 event.trace.map(|trace| trace.to_string()),
                 key.map(|key| key.0.to_be_bytes()),

@@ -416,6 +416,7 @@ fn payloads_are_sealed_if_asked_for_and_no_trace_of_an_erased_key_stays() {
     let store = open(false, 2).unwrap();
     for (event, n) in ask(store.events(vec![1, 2])).iter().zip(1..) {
         assert_eq!(event.as_ref().unwrap().payload, of(n));
+        assert_eq!(event.as_ref().unwrap().headers.len(), 1);
     }
 
     let sealed: Vec<u8> =

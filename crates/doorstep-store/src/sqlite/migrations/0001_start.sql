@@ -56,7 +56,8 @@ create table tenant_keys (
     sealed    blob not null
 ) strict, without rowid;
 
--- The payload comes last: whoever wants the rest does not read it. `payload_key` is the tenant's key that it needs, if any.
+-- The payload comes last: whoever wants the rest does not read it. `payload_key` is the tenant's key that it needs, if any, and that
+-- the headers need.
 create table events (
     seq             integer primary key,
     tenant_id       blob not null,
@@ -196,6 +197,7 @@ create table attempts (
     request_headers    blob,
     response_headers   blob,
     response_truncated integer not null,
+    sealed_with        blob, -- the tenant's key that the body needs, if any: then both headers are in it
     response_body      blob not null
 ) strict;
 create index attempts_by_delivery on attempts (delivery_seq);
