@@ -53,6 +53,8 @@ impl Default for Limits {
 pub struct Place {
     /// Where people's browsers find it, without a slash at its end; `None`: it does not know.
     pub public_url: Option<String>,
+    /// Links that receivers are sent would lead them nowhere: there is no such URL, nor an address that is one machine's.
+    pub links_lead_nowhere: bool,
     /// What stands before it and says where requests come from.
     pub trusted_proxies: Proxies,
 }
