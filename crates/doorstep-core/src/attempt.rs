@@ -22,6 +22,13 @@ pub struct Attempt {
     pub response_truncated: bool,
 }
 
+impl Attempt {
+    /// That it was made, and what came of it; nothing of what was said.
+    pub fn without_captured(self) -> Self {
+        Self { request_headers: Vec::new(), response_headers: Vec::new(), response_body: Bytes::new(), ..self }
+    }
+}
+
 /// A status line, or why there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {

@@ -139,7 +139,8 @@ pub struct DestinationSecrets {
     /// The key of the client certificate, in PEM.
     #[serde(default)]
     pub client_key_pem: Option<Zeroizing<String>>,
-    /// Signs the links to payloads. It is known to nobody else, and stays as long as the destination.
+    /// Signs the links to payloads. It is known to nobody else, and stays until all links shall end, or
+    /// as long as the destination.
     #[serde(default)]
     pub link_key: Option<LinkKey>,
 }

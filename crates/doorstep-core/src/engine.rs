@@ -15,7 +15,7 @@ use crate::audit::Mandate;
 use crate::consent::Leave;
 use crate::delivery::Delivery;
 use crate::destination::{Destination, Tenant};
-use crate::event::Event;
+use crate::event::{Event, Offer};
 use crate::event_type::{Misfit, RegisteredType};
 use crate::gate::{GateChange, GateState, GateStatus, Hold};
 use crate::id::{DeliveryId, DestinationId, EventId, TenantId};
@@ -68,7 +68,7 @@ pub trait Engine: Send + Sync {
     fn ttl_of(&self, event: &Event) -> Option<Millis>;
 
     /// Takes events in. They are written together, and each has its own answer.
-    fn accept(&self, reach: Reach, events: Vec<Event>) -> Reply<'_, Vec<Result<Accepted, Refusal>>>;
+    fn accept(&self, reach: Reach, offers: Vec<Offer>) -> Reply<'_, Vec<Result<Accepted, Refusal>>>;
 
     /// New or changed; see [`Write::PutTenant`] for its version.
     fn put_tenant(&self, mandate: Mandate, tenant: Tenant) -> Reply<'_, Result<Arc<Tenant>, Refusal>>;

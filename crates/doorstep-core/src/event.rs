@@ -40,10 +40,36 @@ impl Event {
     }
 }
 
+/// What is kept of a producer's `Idempotency-Key`: a digest of it, and of whatever else it is bound to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeyDigest(pub u128);
+
+impl KeyDigest {
+    /// The event that is named by the key, where it has no ID of its own. It needs no other record of the key.
+    pub fn event_id(self) -> EventId {
+        EventId::generated(self.0)
+    }
+}
+
+/// An event as a producer offers it, with the key that says when it is the same again (I2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    pub event: Event,
+    pub key: Option<KeyDigest>,
+}
+
+impl From<Event> for Offer {
+    fn from(event: Event) -> Self {
+        Self { event, key: None }
+    }
+}
+
 /// An event to be accepted, with the deliveries that routing made of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEvent {
     pub event: Event,
+    /// Kept as long as the event; no other event of the tenant is accepted with it.
+    pub key: Option<KeyDigest>,
     pub deliveries: Vec<NewDelivery>,
 }
 

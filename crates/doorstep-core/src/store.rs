@@ -240,6 +240,8 @@ pub enum Written {
 pub enum Refusal {
     #[error("an event with this ID was accepted before with another body")]
     EventDiffers,
+    #[error("another event was accepted before with this key")]
+    KeyReused,
     #[error("there is no such thing")]
     NotFound,
     #[error("it has changed meanwhile")]

@@ -94,7 +94,7 @@ async fn measure(directory: &Path, producers: usize) -> Figures {
                 event.tenant_id = TenantId(u128::from(n) % DESTINATIONS);
                 event.ttl = None;
                 event.payload = Bytes::from(vec![b'x'; 1_024]);
-                ingest.accept(vec![event]).await.unwrap();
+                ingest.accept(vec![event.into()]).await.unwrap();
                 took.push(called.elapsed());
             }
             took

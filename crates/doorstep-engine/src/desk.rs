@@ -10,7 +10,7 @@ use doorstep_core::consent::{Consent, Leave};
 use doorstep_core::delivery::Delivery;
 use doorstep_core::destination::{Destination, Tenant};
 use doorstep_core::engine::{Accepted, Asking, Engine, EngineFault, GateView, Health, Reply, Trial, TypeRefusal};
-use doorstep_core::event::Event;
+use doorstep_core::event::{Event, Offer};
 use doorstep_core::event_type::{Misfit, RegisteredType};
 use doorstep_core::gate::Hold;
 use doorstep_core::id::{DeliveryId, DestinationId, TenantId};
@@ -281,13 +281,14 @@ impl Engine for Desk {
         self.ingest.catalog.types.ttl_of(event)
     }
 
-    fn accept(&self, reach: Reach, events: Vec<Event>) -> Reply<'_, Vec<Result<Accepted, Refusal>>> {
+    fn accept(&self, reach: Reach, offers: Vec<Offer>) -> Reply<'_, Vec<Result<Accepted, Refusal>>> {
         Box::pin(async move {
-            if events.iter().all(|event| reach.covers(event.tenant_id)) {
-                return Ok(self.ingest.accept(events).await?);
+            let covers = |offer: &Offer| reach.covers(offer.event.tenant_id);
+            if offers.iter().all(covers) {
+                return Ok(self.ingest.accept(offers).await?);
             }
-            let may: Vec<bool> = events.iter().map(|event| reach.covers(event.tenant_id)).collect();
-            let within = events.into_iter().filter(|event| reach.covers(event.tenant_id)).collect();
+            let may: Vec<bool> = offers.iter().map(covers).collect();
+            let within = offers.into_iter().filter(covers).collect();
             let mut answers = self.ingest.accept(within).await?.into_iter();
             let answer = |may: bool| answers.by_ref().take(usize::from(may)).next().unwrap_or(Err(Refusal::NotFound));
             Ok(may.into_iter().map(answer).collect())

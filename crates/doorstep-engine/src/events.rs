@@ -175,7 +175,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let keys = Keyring::new(MasterKey::new(&[1; KEY_LEN]));
         let store = SqliteStore::open(directory.path(), keys, &SqliteLimits::default()).unwrap();
-        let accept = NewEvent { event: Event::clone(&event(9)), deliveries: Vec::new() };
+        let accept = NewEvent { event: Event::clone(&event(9)), key: None, deliveries: Vec::new() };
         store.write(vec![Write::Accept(Box::new(accept))], Timestamp(0)).await.unwrap();
         let events = Events::new(Arc::new(store));
         let erased = async { events.forget(TenantId(1)) };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use doorstep_core::delivery::Ordering;
 use doorstep_core::engine::Accepted;
-use doorstep_core::event::{Event, NewDelivery, NewEvent};
+use doorstep_core::event::{Event, KeyDigest, NewDelivery, NewEvent, Offer};
 use doorstep_core::id::DeliveryId;
 use doorstep_core::scheduler::Input;
 use doorstep_core::store::{Refusal, Write, Written};
@@ -28,14 +28,14 @@ pub struct Ingest {
 
 impl Ingest {
     /// Answers once the event is on disk. Several are written together, and each has its own answer.
-    pub async fn accept(&self, events: Vec<Event>) -> Result<Vec<Result<Accepted, Refusal>>, WriteFault> {
-        let events: Vec<Arc<Event>> = events.into_iter().map(Arc::new).collect();
-        let writes = events.iter().map(|event| Write::Accept(Box::new(self.route(event)))).collect();
+    pub async fn accept(&self, offers: Vec<Offer>) -> Result<Vec<Result<Accepted, Refusal>>, WriteFault> {
+        let offers: Vec<_> = offers.into_iter().map(|Offer { event, key }| (Arc::new(event), key)).collect();
+        let writes = offers.iter().map(|(event, key)| Write::Accept(Box::new(self.route(event, *key)))).collect();
         let since = self.events.moment();
         let Receipt { written, untold } = self.writer.write(writes).await?;
         let mut deliveries = Vec::new();
-        let mut answers = Vec::with_capacity(events.len());
-        for (event, written) in events.into_iter().zip(written) {
+        let mut answers = Vec::with_capacity(offers.len());
+        for ((event, _), written) in offers.into_iter().zip(written) {
             answers.push(match written {
                 Written::Accepted { deliveries: n, duplicate, available } => {
                     if let Some(first) = available.first() {
@@ -55,7 +55,7 @@ impl Ingest {
         Ok(answers)
     }
 
-    fn route(&self, event: &Arc<Event>) -> NewEvent {
+    fn route(&self, event: &Arc<Event>, key: Option<KeyDigest>) -> NewEvent {
         let now = self.clock.now();
         let wanted_by = self.catalog.route(event.tenant_id, &event.event_type, &event.payload);
         let ttl = self.catalog.types.ttl_of(event);
@@ -65,6 +65,6 @@ impl Ingest {
             ordered: event.ordering_key.is_some() && destination.settings.ordering != Ordering::Unordered,
             give_up_at: destination.settings.policy.give_up_at(now, ttl),
         };
-        NewEvent { event: Event::clone(event), deliveries: wanted_by.iter().map(delivery).collect() }
+        NewEvent { event: Event::clone(event), key, deliveries: wanted_by.iter().map(delivery).collect() }
     }
 }

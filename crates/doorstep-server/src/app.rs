@@ -56,6 +56,8 @@ impl Default for Limits {
 pub struct Place {
     /// Where people's browsers find it, without a slash at its end; `None`: it does not know.
     pub public_url: Option<String>,
+    /// Links that receivers are sent would lead them nowhere: there is no such URL, nor an address that is one machine's.
+    pub links_lead_nowhere: bool,
     /// What stands before it and says where requests come from.
     pub trusted_proxies: Proxies,
 }
@@ -157,7 +159,8 @@ impl App {
         Ok(self.searches.in_turn(reach, async { search(self.store.as_ref(), reach).await }).await?)
     }
 
-    /// For a receiver, whose link leads to one event: nothing is searched for, and it does not wait for its tenant's people.
+    /// One event by its name, for a receiver with a link to it or a producer that repeats it: nothing is searched for, and neither waits
+    /// for their tenant's people.
     pub(crate) async fn fetch<T>(&self, one: impl FnOnce(&dyn Store) -> Reply<'_, T>) -> Result<T, Problem> {
         Ok(one(self.store.as_ref()).await?)
     }

@@ -145,7 +145,7 @@ impl Problem {
     }
 
     /// The same key, but not the same request.
-    pub(crate) fn key_reused() -> Self {
+    fn key_reused() -> Self {
         Self::new(
             Code::IdempotencyKeyReused,
             "a request with this Idempotency-Key was accepted before and said something else: repeat that one exactly, or \
@@ -160,6 +160,7 @@ impl Problem {
                 "an event with this ID was accepted before and says something else: \
                  repeat it exactly, or choose another ID",
             ),
+            Refusal::KeyReused => Self::key_reused(),
             Refusal::NotFound => Self::not_found("there is no such thing (any more)"),
             Refusal::VersionDiffers => {
                 Self::precondition("somebody else has changed it: read it again, and make your change once more")

@@ -88,7 +88,7 @@ fn accept(n: &mut u128) -> Write {
     event.payload = Bytes::from(vec![b'x'; 1_024]);
     event.headers = Vec::new();
     let deliveries = vec![new_delivery(*n, DestinationId(*n % DESTINATIONS))];
-    Write::Accept(Box::new(NewEvent { event, deliveries }))
+    Write::Accept(Box::new(NewEvent { event, key: None, deliveries }))
 }
 
 /// Page by page through all destinations, as the engine refills its lanes.

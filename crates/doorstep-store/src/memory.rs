@@ -12,7 +12,7 @@ use doorstep_core::attempt::{Answer, Attempt};
 use doorstep_core::consent::Consent;
 use doorstep_core::delivery::{Delivery, OrderingSlot, Place, Settlement, Track};
 use doorstep_core::destination::{Destination, Tenant};
-use doorstep_core::event::{Event, NewEvent};
+use doorstep_core::event::{Event, KeyDigest, NewEvent};
 use doorstep_core::event_type::RegisteredType;
 use doorstep_core::gate::GateState;
 use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
@@ -36,6 +36,8 @@ pub struct Memory {
     removed: BTreeMap<DestinationId, VecDeque<Leftover>>,
     events: BTreeMap<u64, Accepted>,
     event_seqs: BTreeMap<(TenantId, EventId), u64>,
+    /// The keys that events were accepted with.
+    event_keys: BTreeMap<(TenantId, KeyDigest), u64>,
     /// Tenants that have payloads to erase.
     has_payloads: BTreeSet<TenantId>,
     rows: BTreeMap<DeliveryId, Row>,
@@ -145,16 +147,28 @@ impl Memory {
         for accepted in self.events.values_mut().filter(|accepted| accepted.event.tenant_id == tenant_id) {
             accepted.erased = true;
         }
+        for (of, attempt) in &mut self.attempts {
+            let event = self.rows.get(of).and_then(|row| self.events.get(&row.delivery.event_seq));
+            if event.is_some_and(|accepted| accepted.event.tenant_id == tenant_id) {
+                *attempt = attempt.clone().without_captured();
+            }
+        }
         Written::Saved
     }
 
     fn accept(&mut self, new: NewEvent, now: Timestamp) -> Written {
-        let NewEvent { event, mut deliveries } = new;
+        let NewEvent { event, key, mut deliveries } = new;
         let name = (event.tenant_id, event.id.clone());
         self.has_payloads.insert(event.tenant_id);
-        if let Some(before) = self.event_seqs.get(&name).and_then(|seq| self.events.get(seq)) {
+        let known = self.event_seqs.get(&name).copied();
+        let used_for = key.and_then(|key| self.used_for(event.tenant_id, key));
+        if used_for.is_some() && used_for != known {
+            return Written::Refused(Refusal::KeyReused);
+        }
+        if let Some(before) = known.and_then(|seq| self.events.get(&seq)) {
             if !before.erased && !before.event.says_the_same_as(&event) {
-                return Written::Refused(Refusal::EventDiffers);
+                let refusal = if used_for.is_some() { Refusal::KeyReused } else { Refusal::EventDiffers };
+                return Written::Refused(refusal);
             }
             return Written::Accepted { deliveries: before.n_deliveries, duplicate: true, available: Vec::new() };
         }
@@ -162,6 +176,7 @@ impl Memory {
         let n_deliveries = deliveries.len();
         self.last_event_seq += 1;
         self.event_seqs.insert(name, self.last_event_seq);
+        self.event_keys.extend(key.map(|key| ((event.tenant_id, key), self.last_event_seq)));
         let mut available = Vec::new();
         for new in deliveries {
             self.last_seq += 1;
@@ -182,6 +197,12 @@ impl Memory {
         }
         self.events.insert(self.last_event_seq, Accepted { event: Arc::new(event), n_deliveries, erased: false });
         Written::Accepted { deliveries: n_deliveries, duplicate: false, available }
+    }
+
+    /// The event that was accepted with this key, or is named by it.
+    fn used_for(&self, tenant_id: TenantId, key: KeyDigest) -> Option<u64> {
+        let beside = self.event_keys.get(&(tenant_id, key));
+        beside.or_else(|| self.event_seqs.get(&(tenant_id, key.event_id()))).copied()
     }
 
     fn next_slot(&mut self, destination_id: DestinationId, key: Arc<str>) -> OrderingSlot {
@@ -226,6 +247,8 @@ impl Memory {
         self.count(row.delivery.destination_id, settlement.settled_at, &tally);
         if let Some(attempt) = attempt {
             row.last_status = status_of(&attempt);
+            let erased = self.events.get(&row.delivery.event_seq).is_some_and(|accepted| accepted.erased);
+            let attempt = if erased { attempt.without_captured() } else { attempt };
             self.attempts.push_back((row.delivery.id, attempt));
         }
         match settlement.decision {

@@ -14,6 +14,7 @@ mod batch;
 mod log;
 mod accept;
 mod settle;
+mod captured;
 mod key;
 mod by_hand;
 mod mandate;
@@ -141,8 +142,9 @@ impl Store for SqliteStore {
     }
 
     fn delivery(&self, reach: Reach, id: DeliveryId) -> Reply<'_, Option<DeliveryHistory>> {
+        let keys = Arc::clone(&self.keys);
         self.for_people.search(self.search_max, move |snapshot| {
-            Ok(list::delivery(snapshot, id)?.filter(|history| reach.covers(history.summary.tenant_id)))
+            Ok(list::delivery(snapshot, &keys, id)?.filter(|history| reach.covers(history.summary.tenant_id)))
         })
     }
 

@@ -21,3 +21,8 @@ doorstep_store::store_conforms!(Fresh::default);
 fn erased_payloads_are_gone_and_what_comes_later_is_not() {
     doorstep_store::conformance::cases::erased_payloads_are_gone_and_what_comes_later_is_not(&mut Fresh::default());
 }
+
+#[test]
+fn what_was_captured_of_attempts_goes_with_the_payload() {
+    doorstep_store::conformance::cases::what_was_captured_of_attempts_goes_with_the_payload(&mut Fresh::default());
+}

@@ -52,4 +52,9 @@ mod sealed {
     fn erased_payloads_are_gone_and_what_comes_later_is_not() {
         doorstep_store::conformance::cases::erased_payloads_are_gone_and_what_comes_later_is_not(&mut fresh());
     }
+
+    #[test]
+    fn what_was_captured_of_attempts_goes_with_the_payload() {
+        doorstep_store::conformance::cases::what_was_captured_of_attempts_goes_with_the_payload(&mut fresh());
+    }
 }

@@ -57,6 +57,7 @@ fn look(config: &Config) -> Vec<Finding> {
         port(config),
         admin_key(config),
         master_key(config),
+        links(config),
         targets(config),
         descriptors(config),
     ]
@@ -128,6 +129,18 @@ fn targets(config: &Config) -> Finding {
     Finding { check: "targets", result, detail: detail.to_owned() }
 }
 
+fn links(config: &Config) -> Finding {
+    let (result, detail) = match &config.public_url {
+        Some(url) => (Verdict::Ok, format!("start with {url}")),
+        None if config.listen.ip().is_unspecified() => {
+            let advice = "set public_url (DOORSTEP_PUBLIC_URL) to where receivers reach this server";
+            (Verdict::Warn, format!("thin payloads are refused, their links would lead nowhere: {advice}"))
+        }
+        None => (Verdict::Ok, format!("start with http://{}", config.listen)),
+    };
+    Finding { check: "links", result, detail }
+}
+
 /// Each request in flight and each client takes one.
 fn descriptors(config: &Config) -> Finding {
     let check = "open files";
@@ -179,6 +192,17 @@ mod tests {
         config.data_dir = data_dir.to_owned();
         let Finding { result, detail, .. } = master_key(&config);
         (result, detail)
+    }
+
+    #[test]
+    fn links_without_a_host_are_warned_of() {
+        let said = |listen: &str, public_url: Option<&str>| {
+            let mut config = config::load(&config::Args::default(), [], &[]).unwrap().config;
+            (config.listen, config.public_url) = (listen.parse().unwrap(), public_url.map(str::to_owned));
+            links(&config).result
+        };
+        assert_eq!([said("0.0.0.0:80", None), said("[::]:80", None)], [Verdict::Warn; 2]);
+        assert_eq!([said("127.0.0.1:80", None), said("0.0.0.0:80", Some("https://a.b"))], [Verdict::Ok; 2]);
     }
 
     #[test]

@@ -101,7 +101,11 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAd
         strict_event_types: config.strict_event_types,
         ..Limits::default()
     };
-    let place = Place { public_url: config.public_url.clone(), trusted_proxies: config.trusted_proxies.clone() };
+    let place = Place {
+        public_url: config.public_url.clone(),
+        links_lead_nowhere: config.public_url.is_none() && address.ip().is_unspecified(),
+        trusted_proxies: config.trusted_proxies.clone(),
+    };
     let app = Arc::new(App::new(desk, store, news, admin_key, limits).placed(place));
     app.recall().await?;
     let noting = Arc::clone(&app);

@@ -60,7 +60,7 @@ async fn a_thousand_erased_deliveries_end_and_hold_nobody_up() {
     let id = engine.add(destination(1, &receiver.url("/"), &["*"])).await;
     engine.hand(id, Hand::Pause).await;
     let accept = async |numbers: std::ops::Range<usize>| {
-        let events = numbers.map(|n| event(n, "a.b")).collect();
+        let events = numbers.map(|n| event(n, "a.b").into()).collect();
         assert!(engine.desk.accept(Reach::All, events).await.unwrap().iter().all(Result::is_ok));
     };
     accept(0..ERASED).await;

@@ -215,7 +215,7 @@ async fn producers_are_told_to_come_back_when_too_many_bytes_wait() {
     let (writer, task) = Writer::start_with(Arc::clone(&store) as Arc<dyn Store>, Clock::start(), limits);
     let accept = |n: usize, bytes: usize| {
         let event = Event { payload: vec![0; bytes].into(), ..event(n, "a.b") };
-        vec![Write::Accept(Box::new(NewEvent { event, deliveries: Vec::new() }))]
+        vec![Write::Accept(Box::new(NewEvent { event, key: None, deliveries: Vec::new() }))]
     };
     writer.write(accept(1, 20_000)).await.expect("whoever is alone may be as large as it likes");
     store.trouble(true);

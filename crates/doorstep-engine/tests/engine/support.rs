@@ -138,7 +138,7 @@ impl Engine {
     }
 
     pub(crate) async fn try_accept(&self, event: Event) -> Result<Result<Accepted, Refusal>, EngineFault> {
-        Ok(self.desk.accept(Reach::All, vec![event]).await?.remove(0))
+        Ok(self.desk.accept(Reach::All, vec![event.into()]).await?.remove(0))
     }
 
     pub(crate) async fn hand(&self, destination_id: DestinationId, hand: Hand) {

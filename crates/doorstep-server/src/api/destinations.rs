@@ -15,6 +15,7 @@ use doorstep_core::destination::{Destination, SigningSecret};
 use doorstep_core::event::Event;
 use doorstep_core::id::{DestinationId, EventId, TenantId};
 use doorstep_core::outcome::Class;
+use doorstep_core::output::PayloadMode;
 use doorstep_core::reach::Reach;
 use doorstep_core::scheduler::Hand;
 use doorstep_core::sender::Unsendable;
@@ -24,8 +25,9 @@ use doorstep_core::time::Millis;
 use http::header::LOCATION;
 use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use utoipa::{IntoParams, ToSchema};
+use serde_json::{Value, json};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use zeroize::Zeroizing;
@@ -39,7 +41,7 @@ use crate::page::Stretch;
 use crate::problem::{Code, Problem};
 use crate::shape;
 use crate::when::When;
-use settings::{DestinationBody, DestinationChange, NewDestination, NewSecret};
+use settings::{DestinationBody, DestinationChange, NewDestination, NewSecret, new_link_key};
 use view::{DestinationPage, DestinationView, view, views};
 
 /// How long an old secret signs along after a rotation (S2), unless another time is asked for …
@@ -91,6 +93,41 @@ pub(crate) struct Rotation {
     /// How long the old one signs along. 24 hours unless given.
     #[schema(maximum = 604_800_000)]
     overlap_ms: Option<u64>,
+    /// Instead: a new key for the links to payloads and to consent. Those that were sent end at once; the signing secret stays.
+    links: Option<bool>,
+}
+
+/// What the API says of it: a new secret, or a new key for links.
+#[derive(Debug)]
+enum RotationBody {}
+
+impl PartialSchema for RotationBody {
+    fn schema() -> RefOr<Schema> {
+        shape::one_of(
+            Rotation::schema(),
+            json!([
+                {"properties": {"links": {"enum": [false, null]}}},
+                {
+                    "required": ["links"],
+                    "properties": {
+                        "links": {"const": true},
+                        "secret": {"type": "null"},
+                        "overlap_ms": {"type": "null"},
+                    },
+                },
+            ]),
+        )
+    }
+}
+
+impl ToSchema for RotationBody {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "Rotation".into()
+    }
+
+    fn schemas(all: &mut Vec<(String, RefOr<Schema>)>) {
+        Rotation::schemas(all);
+    }
 }
 
 #[derive(Serialize, ToSchema)]
@@ -148,6 +185,7 @@ async fn create(
         consent: None,
     };
     check(&app, &destination)?;
+    check_links(&app, None, &destination)?;
     let changes = (&Value::Null, &told(&destination));
     let mandate = caller.mandate(&app, Action::DestinationCreate, Some(tenant_id), destination.id, changes);
     let destination = app.engine.put_destination(mandate, destination).await??;
@@ -193,6 +231,7 @@ async fn change(
     let mut changed = Destination::clone(&before);
     change.apply(&mut changed, app.engine.rules())?;
     check(&app, &changed)?;
+    check_links(&app, Some(&before), &changed)?;
     let changed = put(&app, &caller, Action::DestinationUpdate, &before, changed).await?;
     shown(&app, caller.reach, &changed).await
 }
@@ -292,15 +331,20 @@ async fn test(
 }
 
 /// Sign with a new secret; the old one signs along for a while
+///
+/// With `links`, the links that were sent end instead, and nothing has to be shown.
 #[utoipa::path(post, path = "/v1/destinations/{id}/secrets/rotate", tag = "destinations", params(("id" = shape::DestinationId, Path)),
-    request_body = Option<Rotation>,
-    responses((status = 200, body = Rotated)))]
+    request_body = Option<RotationBody>,
+    responses((status = 200, body = Rotated), (status = 204, description = "The links have a new key.")))]
 async fn rotate(
     State(app): State<Arc<App>>,
     caller: Caller,
     Id(id): Id<DestinationId>,
     OptionalJson(asked): OptionalJson<Rotation>,
-) -> Result<axum::Json<Rotated>, Problem> {
+) -> Result<Response, Problem> {
+    if asked.links == Some(true) {
+        return rotate_links(&app, &caller, id, &asked).await.map(IntoResponse::into_response);
+    }
     let overlap = Millis(asked.overlap_ms.unwrap_or(OVERLAP_DEFAULT.0));
     if overlap > OVERLAP_MAX {
         return Err(Problem::invalid_at("/overlap_ms", format!("must be at most {}, a week", OVERLAP_MAX.0)));
@@ -322,7 +366,25 @@ async fn rotate(
     }
     signing.insert(0, SigningSecret { text: secret.reveal(), retires_at: None });
     put(&app, &caller, Action::DestinationRotateSecret, &before, changed).await?;
-    Ok(axum::Json(Rotated { secret: secret.verifying_key().reveal(), old_until: When(old_until) }))
+    let rotated = Rotated { secret: secret.verifying_key().reveal(), old_until: When(old_until) };
+    Ok(axum::Json(rotated).into_response())
+}
+
+async fn rotate_links(app: &App, caller: &Caller, id: DestinationId, asked: &Rotation) -> Result<StatusCode, Problem> {
+    for (pointer, given) in [("/secret", asked.secret.is_some()), ("/overlap_ms", asked.overlap_ms.is_some())] {
+        if given {
+            return Err(Problem::invalid_at(pointer, "stands beside links: change one after the other"));
+        }
+    }
+    let before = known(app, caller, id)?;
+    if before.secrets.link_key.is_none() {
+        let detail = "it has never been thin, nor asked for consent: there are no links that could end";
+        return Err(Problem::new(Code::NoLinks, detail));
+    }
+    let mut changed = Destination::clone(&before);
+    changed.secrets.link_key = Some(new_link_key().map_err(|wrong| Problem::invalid_at("", wrong))?);
+    put(app, caller, Action::DestinationRotateSecret, &before, changed).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 async fn handle(app: &App, caller: &Caller, id: DestinationId, hand: Hand) -> Result<Response, Problem> {
@@ -343,6 +405,17 @@ async fn handle(app: &App, caller: &Caller, id: DestinationId, hand: Hand) -> Re
 fn check(app: &App, destination: &Destination) -> Result<(), Problem> {
     let unsendable = |fault: Unsendable| Problem::invalid_at(format!("/{}", fault.field), fault.detail);
     app.engine.check(destination).map_err(unsendable)
+}
+
+/// A destination that is thin already may be changed in everything else.
+fn check_links(app: &App, before: Option<&Destination>, destination: &Destination) -> Result<(), Problem> {
+    let is_thin = |destination: &Destination| destination.settings.payload_mode == PayloadMode::Thin;
+    if !app.place.links_lead_nowhere || !is_thin(destination) || before.is_some_and(is_thin) {
+        return Ok(());
+    }
+    let detail = "the links would lead nowhere: this server listens on every address and does not know under which URL \
+                  receivers reach it; set public_url in its configuration (DOORSTEP_PUBLIC_URL)";
+    Err(Problem::invalid_at("/payload_mode", detail))
 }
 
 async fn put(

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use doorstep_core::engine::Accepted;
-use doorstep_core::event::Event;
+use doorstep_core::event::{Event, Offer};
 use doorstep_core::id::{EventId, TenantId};
 use doorstep_core::reach::Reach;
 use doorstep_core::route::EventType;
@@ -37,7 +37,7 @@ use crate::shape;
 use crate::when::When;
 use items::Items;
 use new::cloud::{self, Form};
-use new::{EventBody, NewEvent, idempotency_key};
+use new::{EventBody, IdempotencyKey, NewEvent, SUGGESTED_MAX, check_type, idempotency_key};
 pub(crate) use new::{SCHEMA_VERSION_CHARS_MAX, TTL_MAX, TTL_MIN};
 
 /// Events in a batch.
@@ -211,17 +211,40 @@ async fn take_one(app: &App, reach: Reach, request: Request) -> Result<(Accepted
         Form::Structured => cloud::structured(&bytes, &head.uri)?,
         Form::Binary => cloud::binary(&head, bytes.clone())?,
     };
-    let by_key = new.is_named_by(key.as_ref());
-    // A copy: an event that waits must not keep what its connection reads into.
-    let event = new.read(app, reach, key.as_ref(), bytes::Bytes::copy_from_slice);
-    let mut event = event.map_err(|problem| problem.elsewhere(|pointer| form.pointer(pointer)))?;
-    event.trace = trace(&head.headers);
-    let standing = keep_rate(app, reach, &event)?;
-    let id = event.id.clone();
-    let accepted = app.engine.accept(reach, vec![event]).await?.pop().unwrap_or(Err(Refusal::NotFound));
-    let accepted = accepted.map_err(|refusal| refused(refusal, by_key))?;
-    let replayed = by_key && accepted.duplicate;
-    Ok((AcceptedView::of(id, accepted), told(standing, replayed)))
+    let mut intake =
+        Intake { app, reach, form, trace: trace(&head.headers), suggest_max: SUGGESTED_MAX, standing: None };
+    let offer = intake.read(new, key.as_ref()).await?;
+    let id = offer.event.id.clone();
+    let accepted = app.engine.accept(reach, vec![offer]).await?.pop().unwrap_or(Err(Refusal::NotFound))?;
+    let replayed = key.is_some() && accepted.duplicate;
+    Ok((AcceptedView::of(id, accepted), told(intake.standing, replayed)))
+}
+
+/// What the events of one request have in common.
+struct Intake<'a> {
+    app: &'a App,
+    reach: Reach,
+    form: Form,
+    trace: Option<TraceParent>,
+    /// How many unknown types are answered with what may have been meant.
+    suggest_max: usize,
+    /// What is left of the rate of the last one's tenant.
+    standing: Option<Standing>,
+}
+
+impl Intake<'_> {
+    /// An event that may be accepted, as far as can be said without writing it.
+    async fn read(&mut self, new: NewEvent<'_>, key: Option<&IdempotencyKey>) -> Result<Offer, Problem> {
+        let form = self.form;
+        let elsewhere = |problem: Problem| problem.elsewhere(|pointer| form.pointer(pointer));
+        // A copy: an event that waits must keep neither what its connection reads into nor a whole batch.
+        let offer = new.read(self.app, self.reach, key, bytes::Bytes::copy_from_slice).map_err(elsewhere)?;
+        let Offer { mut event, key } = offer;
+        check_type(self.app, self.reach, &event, &mut self.suggest_max).await.map_err(elsewhere)?;
+        event.trace = self.trace;
+        self.standing = keep_rate(self.app, self.reach, &event)?.or(self.standing);
+        Ok(Offer { event, key })
+    }
 }
 
 /// Counts the event against its tenant's rate (G12).
@@ -232,10 +255,6 @@ fn keep_rate(app: &App, reach: Reach, event: &Event) -> Result<Option<Standing>,
         Some((standing, wait)) => Err(Problem::over_rate(standing, wait)),
         None => Ok(standing),
     }
-}
-
-fn refused(refusal: Refusal, by_key: bool) -> Problem {
-    if by_key && refusal == Refusal::EventDiffers { Problem::key_reused() } else { refusal.into() }
 }
 
 /// What is said beside the answer.
@@ -262,10 +281,9 @@ async fn accept_batch(State(app): State<Arc<App>>, caller: Caller, request: Requ
     body::check_is_json(&head.headers)?;
     let key = idempotency_key(&head.headers)?;
     let bytes = body::read(sent, app.limits.batch_bytes_max, app.limits.body_within).await?;
-    let form = Form::of(&head);
-    let (batch, prefix) = match form {
-        Form::Structured => (NewBatch { events: body::parse(&bytes)? }, ""),
-        Form::Own | Form::Binary => (body::parse::<Object<_>>(&bytes)?.0, "/events"),
+    let (form, batch, prefix) = match Form::of(&head) {
+        Form::Structured => (Form::Structured, NewBatch { events: body::parse(&bytes)? }, ""),
+        Form::Own | Form::Binary => (Form::Own, body::parse::<Object<_>>(&bytes)?.0, "/events"),
     };
     let Items(items) = batch.events;
     let n = items.len();
@@ -273,41 +291,36 @@ async fn accept_batch(State(app): State<Arc<App>>, caller: Caller, request: Requ
         return Err(Problem::invalid_at(prefix, format!("a batch has 1 to {BATCH_MAX} events, but this has none")));
     }
     let trace = trace(&head.headers);
+    let mut intake = Intake { app: &app, reach: caller.reach, form, trace, suggest_max: SUGGESTED_MAX, standing: None };
     let mut results = Vec::with_capacity(n);
-    let mut events = Vec::with_capacity(n);
-    let mut standing = None;
+    let mut offers = Vec::with_capacity(n);
     for (at, raw) in items.into_iter().enumerate() {
-        // A copy each: one event that waits long must not keep the whole batch in memory.
-        let copied = |payload: &[u8]| bytes::Bytes::copy_from_slice(payload);
+        // A long batch lets others have their turn.
+        tokio::task::consume_budget().await;
         let key = key.as_ref().map(|key| key.of_item(at));
         let new: Result<NewEvent<'_>, Problem> = match form {
             Form::Structured => cloud::structured(raw.get().as_bytes(), &head.uri),
             Form::Own | Form::Binary => body::parse(raw.get().as_bytes()).map(|Object(new)| new),
         };
-        let read = new.and_then(|new| {
-            let by_key = new.is_named_by(key.as_ref());
-            let event = new.read(&app, caller.reach, key.as_ref(), copied);
-            let mut event = event.map_err(|problem| match form {
-                Form::Structured => problem.elsewhere(|pointer| form.pointer(pointer)),
-                Form::Own | Form::Binary => problem,
-            })?;
-            event.trace = trace;
-            standing = keep_rate(&app, caller.reach, &event)?.or(standing);
-            Ok((event, by_key))
-        });
-        match read {
-            Ok((event, by_key)) => {
-                results.push(Ok((event.id.clone(), by_key)));
-                events.push(event);
+        let read = match new {
+            Ok(new) => intake.read(new, key.as_ref()).await,
+            Err(problem) => Err(problem),
+        };
+        results.push(match read {
+            Ok(offer) => {
+                let id = offer.event.id.clone();
+                offers.push(offer);
+                Ok(id)
             }
-            Err(problem) => results.push(Err(problem.within(&format!("{prefix}/{at}")))),
-        }
+            Err(problem) => Err(problem.within(&format!("{prefix}/{at}"))),
+        });
     }
-    let mut answers = app.engine.accept(caller.reach, events).await?.into_iter();
+    let standing = intake.standing;
+    let mut answers = app.engine.accept(caller.reach, offers).await?.into_iter();
     let mut replayed = key.is_some();
-    let mut result = |read: Result<(EventId, bool), Problem>| -> Result<AcceptedView, Problem> {
-        let (id, by_key) = read?;
-        let accepted = answers.next().unwrap_or(Err(Refusal::NotFound)).map_err(|refusal| refused(refusal, by_key))?;
+    let mut result = |read: Result<EventId, Problem>| -> Result<AcceptedView, Problem> {
+        let id = read?;
+        let accepted = answers.next().unwrap_or(Err(Refusal::NotFound))?;
         replayed &= accepted.duplicate;
         Ok(AcceptedView::of(id, accepted))
     };

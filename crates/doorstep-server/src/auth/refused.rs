@@ -167,6 +167,7 @@ async fn prepare(world: &mut World, code: Code, asked: &mut Asked, key: &mut Str
         Code::NothingEncrypted => asked.times = 2,
         Code::TooOften => asked.times = 30,
         Code::TooManySecrets => asked.times = 20,
+        Code::NoLinks => asked.body = json!({ "links": true }).to_string(),
         Code::NoConsent => {
             done(world, "PATCH", &destination, json!({ "verification": "cloudevents_options" })).await;
         }

@@ -43,7 +43,11 @@ const OWN: &[(Method, &str, &[&[Code]])] = &[
     (Method::POST, "/v1/destinations/{id}/test", &[&[Code::Unsendable, Code::NoConsent, Code::TooOften]]),
     (Method::POST, "/v1/destinations/{id}/verify", &[READS, &[Code::NeedsNoConsent]]),
     // Two at the same time: one of them comes too late.
-    (Method::POST, "/v1/destinations/{id}/secrets/rotate", &[&[Code::TooManySecrets, Code::ChangedMeanwhile]]),
+    (
+        Method::POST,
+        "/v1/destinations/{id}/secrets/rotate",
+        &[&[Code::TooManySecrets, Code::NoLinks, Code::ChangedMeanwhile]],
+    ),
     (Method::GET, "/v1/destinations/{id}/consent", &[WRITES, &[Code::BadLink, Code::Gone]]),
     (Method::POST, "/v1/destinations/{id}/consent", &[&[Code::BadLink, Code::Gone]]),
     (

@@ -78,6 +78,8 @@ codes! {
         "The receiver has not agreed to be sent to: see `consent` of the destination, and ask again with POST …/verify.";
     NeedsNoConsent "needs_no_consent" CONFLICT "This cannot be done now"
         "Nobody has to agree: the destination's `verification` is `none`.";
+    NoLinks "no_links" CONFLICT "This cannot be done now"
+        "The destination has never been thin, nor asked for consent: there are no links that could end.";
     TooManySecrets "too_many_secrets" CONFLICT "This cannot be done now"
         "The destination has as many active secrets as it may: wait until an old one has retired.";
     AlreadyExists "already_exists" CONFLICT "This cannot be done now"

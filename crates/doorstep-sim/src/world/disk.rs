@@ -96,7 +96,7 @@ impl World {
             give_up_at: plan.policy.give_up_at(now, arrival.ttl),
         };
         let event = event(index, plan, arrival.key.clone(), now);
-        let new = Box::new(NewEvent { event, deliveries: vec![delivery] });
+        let new = Box::new(NewEvent { event, key: None, deliveries: vec![delivery] });
         let written = self.store.write(store::Write::Accept(new), now);
         if let Some(row) = self.store.row(id) {
             self.checker.accepted(&row.delivery);

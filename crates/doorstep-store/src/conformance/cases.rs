@@ -4,10 +4,11 @@ mod access;
 mod catalog;
 mod ends;
 mod lists;
+mod repeated;
 
 use std::sync::Arc;
 
-use doorstep_core::attempt::Answer;
+use doorstep_core::attempt::{Answer, Attempt};
 use doorstep_core::audit::Mandate;
 use doorstep_core::delivery::{BehindDead, Delivery, Place, Track};
 use doorstep_core::destination::Destination;
@@ -32,6 +33,7 @@ pub use access::*;
 pub use catalog::*;
 pub use ends::*;
 pub use lists::*;
+pub use repeated::*;
 
 pub fn an_event_is_kept_as_it_came(subject: &mut dyn Subject) {
     one(subject, put(DST));
@@ -49,7 +51,7 @@ pub fn an_event_is_kept_as_it_came(subject: &mut dyn Subject) {
 pub fn two_tenants_may_have_an_event_of_the_same_name(subject: &mut dyn Subject) {
     let of = |tenant_id| Event { tenant_id, ..event("event-1", None, NOW) };
     for tenant_id in [TenantId(8), TENANT] {
-        one(subject, Write::Accept(Box::new(NewEvent { event: of(tenant_id), deliveries: vec![] })));
+        one(subject, Write::Accept(Box::new(NewEvent { event: of(tenant_id), key: None, deliveries: vec![] })));
     }
     let found = |of| {
         let found = ask(subject.store().event(Reach::All, of, event("event-1", None, NOW).id));
@@ -64,7 +66,7 @@ pub fn the_same_event_again_makes_nothing(subject: &mut dyn Subject) {
     set_up(subject, &[accept(1, None)]);
     let again = event("event-1", None, NOW + Millis(5));
     let deliveries = vec![new_delivery(2, DST), new_delivery(3, DST)];
-    let written = one(subject, Write::Accept(Box::new(NewEvent { event: again, deliveries })));
+    let written = one(subject, Write::Accept(Box::new(NewEvent { event: again, key: None, deliveries })));
     assert_eq!(written, Written::Accepted { deliveries: 1, duplicate: true, available: vec![] });
     assert_eq!(due(subject), [1]);
 }
@@ -72,7 +74,7 @@ pub fn the_same_event_again_makes_nothing(subject: &mut dyn Subject) {
 /// Of stores that encrypt payloads.
 pub fn erased_payloads_are_gone_and_what_comes_later_is_not(subject: &mut dyn Subject) {
     let other = Event { tenant_id: TenantId(8), ..event("event-1", None, NOW) };
-    let others = Write::Accept(Box::new(NewEvent { event: other.clone(), deliveries: vec![] }));
+    let others = Write::Accept(Box::new(NewEvent { event: other.clone(), key: None, deliveries: vec![] }));
     set_up(subject, &[accept(1, None), others]);
     let erase = || Write::ErasePayloads { tenant_id: TENANT };
     let foreign = by_hand(Reach::Tenant(TenantId(8)), erase());
@@ -97,17 +99,41 @@ pub fn erased_payloads_are_gone_and_what_comes_later_is_not(subject: &mut dyn Su
     }
     let mut again = event("event-1", None, NOW);
     again.payload = "other".into();
-    let again =
-        one(subject, Write::Accept(Box::new(NewEvent { event: again, deliveries: vec![new_delivery(9, DST)] })));
+    let again = one(
+        subject,
+        Write::Accept(Box::new(NewEvent { event: again, key: None, deliveries: vec![new_delivery(9, DST)] })),
+    );
     assert_eq!(again, Written::Accepted { deliveries: 1, duplicate: true, available: vec![] });
     assert_eq!(due(subject), [1, 2], "its deliveries are where they were");
+}
+
+/// Of stores that encrypt payloads.
+pub fn what_was_captured_of_attempts_goes_with_the_payload(subject: &mut dyn Subject) {
+    let made = set_up(subject, &[accept(1, None), accept(2, None)]);
+    let settled = |delivery: &Delivery, at| settle(delivery, RETRY, BehindDead::Skip, at);
+    let said = |id: u128| {
+        let history = ask(subject.store().delivery(Reach::All, DeliveryId(id))).expect("it is there");
+        let said = |attempt: &Attempt| (attempt.number, attempt.request_headers.len(), attempt.response_body.len());
+        history.attempts.iter().map(said).collect::<Vec<_>>()
+    };
+    one(subject, settled(&made[0], NOW));
+    assert_eq!(said(1), [(1, 1, 3)]);
+    one(subject, Write::ErasePayloads { tenant_id: TENANT });
+    assert_eq!(said(1), [(1, 0, 0)]);
+    one(subject, accept(3, None));
+    let third = read(subject, 3);
+    for delivery in [&made[1], &third] {
+        one(subject, settled(delivery, NOW + Millis(1)));
+    }
+    assert_eq!(said(2), [(1, 0, 0)], "its answer was on its way when its payload was erased");
+    assert_eq!(said(3), [(1, 1, 3)], "there is a new key");
 }
 
 pub fn another_body_under_the_same_name_is_refused(subject: &mut dyn Subject) {
     set_up(subject, &[accept(1, None)]);
     let mut differs = event("event-1", None, NOW);
     differs.payload = "other".into();
-    let new = |event| Write::Accept(Box::new(NewEvent { event, deliveries: vec![new_delivery(2, DST)] }));
+    let new = |event| Write::Accept(Box::new(NewEvent { event, key: None, deliveries: vec![new_delivery(2, DST)] }));
     assert_eq!(one(subject, new(differs.clone())), Written::Refused(Refusal::EventDiffers));
     differs.tenant_id = TenantId(8);
     let elsewhere = one(subject, new(differs));
@@ -119,12 +145,12 @@ pub fn deliveries_are_made_only_for_destinations_that_are_there(subject: &mut dy
     let deliveries = vec![new_delivery(1, DestinationId(99)), new_delivery(2, DST)];
     let written = one(
         subject,
-        Write::Accept(Box::new(NewEvent { event: event("a", None, NOW), deliveries: deliveries.clone() })),
+        Write::Accept(Box::new(NewEvent { event: event("a", None, NOW), key: None, deliveries: deliveries.clone() })),
     );
     let Written::Accepted { deliveries: 1, duplicate: false, available } = written else { panic!("{written:?}") };
     assert_eq!(ids(&available), [2]);
     assert_eq!(ask(subject.store().delivery(Reach::All, DeliveryId(1))), None);
-    let again = one(subject, Write::Accept(Box::new(NewEvent { event: event("a", None, NOW), deliveries })));
+    let again = one(subject, Write::Accept(Box::new(NewEvent { event: event("a", None, NOW), key: None, deliveries })));
     assert_eq!(again, Written::Accepted { deliveries: 1, duplicate: true, available: vec![] });
 }
 
@@ -398,7 +424,7 @@ pub fn forgetting_a_dead_delivery_lets_its_key_go(subject: &mut dyn Subject) {
 }
 
 pub fn an_event_stays_as_long_as_a_delivery_of_it(subject: &mut dyn Subject) {
-    let lonely = Write::Accept(Box::new(NewEvent { event: event("lonely", None, NOW), deliveries: vec![] }));
+    let lonely = Write::Accept(Box::new(NewEvent { event: event("lonely", None, NOW), key: None, deliveries: vec![] }));
     let made = set_up(subject, &[accept(1, None), lonely, accept(2, None)]);
     let there = || ask(subject.store().events(vec![1, 2, 3])).iter().map(Option::is_some).collect::<Vec<_>>();
     let all = Timestamp::MAX;
@@ -419,7 +445,7 @@ pub fn numbers_are_not_given_out_twice(subject: &mut dyn Subject) {
     subject.restart();
     one(subject, put(DestinationId(2)));
     let deliveries = vec![new_delivery(2, DestinationId(2))];
-    let again = one(subject, Write::Accept(Box::new(NewEvent { event: event("b", None, NOW), deliveries })));
+    let again = one(subject, Write::Accept(Box::new(NewEvent { event: event("b", None, NOW), key: None, deliveries })));
     let after = available(&again);
     assert!(before[0].seq < after[0].seq, "{} {}", before[0].seq, after[0].seq);
     assert!(before[0].event_seq < after[0].event_seq, "{} {}", before[0].event_seq, after[0].event_seq);

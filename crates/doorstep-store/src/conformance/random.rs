@@ -7,7 +7,7 @@ use doorstep_core::attempt::Answer;
 use doorstep_core::audit::{Action, Mandate};
 use doorstep_core::delivery::{BehindDead, Delivery, Ordering, Settlement, Track};
 use doorstep_core::destination::Destination;
-use doorstep_core::event::{NewDelivery, NewEvent};
+use doorstep_core::event::{KeyDigest, NewDelivery, NewEvent};
 use doorstep_core::id::{DeliveryId, DestinationId, KeyId, SessionId, TenantId};
 use doorstep_core::outcome::{Fault, Outcome};
 use doorstep_core::portal::PortalSession;
@@ -64,7 +64,7 @@ enum Step {
 /// A write, with numbers that stand for what is there by then.
 #[derive(Clone, Debug)]
 enum Change {
-    Accept { name: u8, body: u8, key: Option<u8>, to: Vec<(u8, bool)>, window: u64 },
+    Accept { name: u8, body: u8, sent_with: Option<(u8, bool)>, key: Option<u8>, to: Vec<(u8, bool)>, window: u64 },
     Settle { nth: usize, fresh: bool, end: u8, hold: bool, answer: Option<u8> },
     Revive { nth: usize, window: u64 },
     Abandon { nth: usize },
@@ -116,8 +116,8 @@ fn access_change() -> impl Strategy<Value = Change> {
 
 fn plain_change() -> impl Strategy<Value = Change> {
     prop_oneof![
-        8 => (0u8..60, 0u8..12, option::weighted(0.8, 0u8..2), vec((to(), prop::bool::weighted(0.9)), 0..4), 0u64..300)
-            .prop_map(|(name, body, key, to, window)| Change::Accept { name, body, key, to, window }),
+        8 => (0u8..60, 0u8..12, sent_with(), option::weighted(0.8, 0u8..2), vec((to(), prop::bool::weighted(0.9)), 0..4), 0u64..300)
+            .prop_map(|(name, body, sent_with, key, to, window)| Change::Accept { name, body, sent_with, key, to, window }),
         12 => (any::<usize>(), prop::bool::weighted(0.8), 0u8..=VOID, any::<bool>(), option::weighted(0.8, 0u8..6))
             .prop_map(|(nth, fresh, end, hold, answer)| Change::Settle { nth, fresh, end, hold, answer }),
         4 => (any::<usize>(), 0u64..300).prop_map(|(nth, window)| Change::Revive { nth, window }),
@@ -131,6 +131,11 @@ fn plain_change() -> impl Strategy<Value = Change> {
         1 => (0u8..2, 1u64..3).prop_map(|(name, version)| Change::PutType { name, version }),
         1 => (0u8..2).prop_map(|name| Change::RemoveType { name }),
     ]
+}
+
+/// A producer's key, few enough to meet again, and whether it names the event.
+fn sent_with() -> impl Strategy<Value = Option<(u8, bool)>> {
+    option::weighted(0.4, (0u8..8, prop::bool::weighted(0.3)))
 }
 
 /// Whom the reads and the people's writes are limited to.
@@ -203,18 +208,26 @@ impl Pair {
     fn write(&mut self, change: Change) -> Option<Write> {
         let to_id = |to: u8| DestinationId(u128::from(to) + 1);
         Some(match change {
-            Change::Accept { name, body, key, to, window } => {
+            Change::Accept { name, body, sent_with, key, to, window } => {
                 let mut event = event(&format!("e{name}"), key.map(|k| ["a", "b"][usize::from(k)]), self.now);
                 event.tenant_id = TenantId(u128::from(name % 2));
                 // Most repetitions are faithful.
                 event.payload = if body == 0 { "other".into() } else { "{}".into() };
+                let sent_with = sent_with.map(|(n, names_it)| (KeyDigest(n.into()), names_it));
+                if let Some((digest, true)) = sent_with {
+                    event.id = digest.event_id();
+                }
                 event.event_type = ["a.b", "a.c"][usize::from(name / 2 % 2)].parse().ok()?;
                 let give_up_at = self.now + Millis(window);
                 let deliveries = to.into_iter().map(|(to, ordered)| {
                     self.last_id += 1;
                     NewDelivery { id: DeliveryId(self.last_id), destination_id: to_id(to), ordered, give_up_at }
                 });
-                Write::Accept(Box::new(NewEvent { event, deliveries: deliveries.collect() }))
+                Write::Accept(Box::new(NewEvent {
+                    event,
+                    key: sent_with.map(|(digest, _)| digest),
+                    deliveries: deliveries.collect(),
+                }))
             }
             Change::Settle { nth, fresh, end, hold, answer } => self.settle(nth, fresh, end, hold, answer)?,
             Change::Revive { nth, window } => {

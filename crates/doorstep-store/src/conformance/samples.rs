@@ -141,7 +141,7 @@ pub fn new_delivery(id: u128, destination_id: DestinationId) -> NewDelivery {
 /// An event with one delivery, which has the same number, to [`DST`].
 pub fn accept(id: u128, ordering_key: Option<&str>) -> Write {
     let event = event(&format!("event-{id}"), ordering_key, NOW);
-    Write::Accept(Box::new(NewEvent { event, deliveries: vec![new_delivery(id, DST)] }))
+    Write::Accept(Box::new(NewEvent { event, key: None, deliveries: vec![new_delivery(id, DST)] }))
 }
 
 pub fn attempt(number: u32, answer: Answer, started_at: Timestamp) -> Attempt {

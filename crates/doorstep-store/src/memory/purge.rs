@@ -66,6 +66,7 @@ impl Memory {
             self.events.remove(seq);
         }
         self.event_seqs.retain(|_, seq| self.events.contains_key(seq));
+        self.event_keys.retain(|_, seq| self.events.contains_key(seq));
         found.len()
     }
 }

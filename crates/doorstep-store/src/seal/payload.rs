@@ -1,14 +1,23 @@
-//! Payloads, encrypted with their tenant's own key. When that key is gone, so are they.
+//! Payloads and what goes with them, encrypted with their tenant's own key. When that key is gone, so are they.
 
 use aws_lc_rs::hmac;
 use bytes::Bytes;
-use doorstep_core::id::{EventId, TenantId};
+use doorstep_core::id::{AttemptId, EventId, TenantId};
 use zeroize::Zeroizing;
 
 use super::{KEY_LEN, KeyId, Keyring, NONCE_LEN, Place, SealError, TAG_LEN, cipher, decrypt, encrypt, fill};
 
 const SALT_LEN: usize = 16;
 const AT_BODY: usize = SALT_LEN + NONCE_LEN;
+
+/// What is encrypted. It opens as that, and as that of this event or attempt, alone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Content<'a> {
+    Payload(&'a EventId),
+    Headers(&'a EventId),
+    /// What was captured of a request and its answer.
+    Captured(AttemptId),
+}
 
 /// By how much a payload grows.
 pub(crate) const PAYLOAD_GROWS_BY: usize = AT_BODY + TAG_LEN;
@@ -40,24 +49,24 @@ impl TenantKey {
         Self { tenant_id, id, key: hmac::Key::new(hmac::HMAC_SHA256, bytes) }
     }
 
-    /// `salt, nonce, ciphertext`, bound to the tenant and the event.
-    pub(crate) fn seal_payload(&self, event_id: &EventId, clear: &[u8]) -> Vec<u8> {
+    /// `salt, nonce, ciphertext`, bound to the tenant and to what it is.
+    pub(crate) fn seal(&self, content: Content<'_>, clear: &[u8]) -> Vec<u8> {
         let mut sealed = Vec::with_capacity(clear.len() + PAYLOAD_GROWS_BY);
         sealed.resize(AT_BODY, 0);
         fill(&mut sealed);
         sealed.extend(clear);
         let (head, body) = sealed.split_at_mut(AT_BODY);
-        let tag = encrypt(&cipher(&self.derived(head)), &head[SALT_LEN..], &self.bound(event_id), body);
+        let tag = encrypt(&cipher(&self.derived(head)), &head[SALT_LEN..], &self.bound(content), body);
         sealed.extend(tag);
         sealed
     }
 
-    pub(crate) fn open_payload(&self, event_id: &EventId, mut sealed: Vec<u8>) -> Result<Bytes, SealError> {
+    pub(crate) fn unseal(&self, content: Content<'_>, mut sealed: Vec<u8>) -> Result<Bytes, SealError> {
         if sealed.len() < PAYLOAD_GROWS_BY {
             return Err(SealError::Broken);
         }
         let (head, body) = sealed.split_at_mut(AT_BODY);
-        let n = decrypt(&cipher(&self.derived(head)), &head[SALT_LEN..], &self.bound(event_id), body)?.len();
+        let n = decrypt(&cipher(&self.derived(head)), &head[SALT_LEN..], &self.bound(content), body)?.len();
         Ok(Bytes::from(sealed).slice(AT_BODY..AT_BODY + n))
     }
 
@@ -67,8 +76,17 @@ impl TenantKey {
         key
     }
 
-    fn bound(&self, event_id: &EventId) -> Vec<u8> {
-        [b"payload\0", &self.tenant_id.0.to_be_bytes()[..], event_id.as_str().as_bytes()].concat()
+    fn bound(&self, content: Content<'_>) -> Vec<u8> {
+        let attempt;
+        let (kind, name): (&[u8], &[u8]) = match content {
+            Content::Payload(id) => (b"payload\0", id.as_str().as_bytes()),
+            Content::Headers(id) => (b"headers\0", id.as_str().as_bytes()),
+            Content::Captured(id) => {
+                attempt = id.0.to_be_bytes();
+                (b"captured\0", &attempt)
+            }
+        };
+        [kind, &self.tenant_id.0.to_be_bytes(), name].concat()
     }
 }
 
@@ -86,19 +104,22 @@ mod tests {
         let keys = Keyring::new(MasterKey::new(&[1; KEY_LEN]));
         let (key, kept) = TenantKey::make(&keys, TenantId(1));
         for clear in [&b""[..], b"hush", &[3; 100_000]] {
-            let sealed = key.seal_payload(&id("e1"), clear);
+            let sealed = key.seal(Content::Payload(&id("e1")), clear);
             assert_eq!(sealed.len(), clear.len() + PAYLOAD_GROWS_BY);
             let again = TenantKey::open(&keys, TenantId(1), key.id, &kept).unwrap();
-            assert_eq!(again.open_payload(&id("e1"), sealed.clone()).unwrap(), clear);
-            assert_eq!(key.open_payload(&id("e2"), sealed.clone()), Err(SealError::Broken));
+            assert_eq!(again.unseal(Content::Payload(&id("e1")), sealed.clone()).unwrap(), clear);
+            assert_eq!(key.unseal(Content::Payload(&id("e2")), sealed.clone()), Err(SealError::Broken));
+            for other in [Content::Headers(&id("e1")), Content::Captured(AttemptId(1))] {
+                assert_eq!(key.unseal(other, sealed.clone()), Err(SealError::Broken));
+            }
             let (other, _) = TenantKey::make(&keys, TenantId(1));
-            assert_eq!(other.open_payload(&id("e1"), sealed.clone()), Err(SealError::Broken));
+            assert_eq!(other.unseal(Content::Payload(&id("e1")), sealed.clone()), Err(SealError::Broken));
             for at in [0, SALT_LEN, AT_BODY, sealed.len() - 1] {
                 let mut changed = sealed.clone();
                 changed[at] ^= 1;
-                assert_eq!(key.open_payload(&id("e1"), changed), Err(SealError::Broken));
+                assert_eq!(key.unseal(Content::Payload(&id("e1")), changed), Err(SealError::Broken));
             }
-            assert_eq!(key.open_payload(&id("e1"), sealed[..AT_BODY].to_vec()), Err(SealError::Broken));
+            assert_eq!(key.unseal(Content::Payload(&id("e1")), sealed[..AT_BODY].to_vec()), Err(SealError::Broken));
         }
         assert!(
             TenantKey::open(&keys, TenantId(2), key.id, &kept).is_err(),

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use doorstep_core::delivery::{Delivery, OrderingSlot};
-use doorstep_core::event::{Event, NewDelivery, NewEvent};
+use doorstep_core::event::{Event, KeyDigest, NewDelivery, NewEvent};
 use doorstep_core::id::{DestinationId, EventId, TenantId};
 use doorstep_core::retry::Progress;
 use doorstep_core::store::{EventSummary, NAMESAKES_MAX, Refusal, Written};
 use doorstep_core::time::{Millis, Timestamp};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::batch::Batch;
 use super::fault::Fault;
@@ -19,8 +19,8 @@ use crate::seal::Keyring;
 
 pub(super) const INSERT_EVENT: &str = "
     insert into events (seq, tenant_id, id, event_type, accepted_at, n_deliveries, n_kept, first_seq, content_type, ordering_key,
-        produced_at, schema_version, headers, ttl, traceparent, payload_key, payload)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+        produced_at, schema_version, headers, ttl, traceparent, idempotency_key, payload_key, payload)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
     on conflict (id, tenant_id) do nothing";
 
 pub(super) const EVENT_BY_SEQ: &str =
@@ -31,6 +31,10 @@ pub(super) const EVENT_BY_ID: &str = concat!(
     event_columns!(),
     ", e.n_deliveries, e.seq, e.payload_key from events e where e.id = ?1 and e.tenant_id = ?2"
 );
+
+pub(super) const EVENT_OF_KEY: &str = "select id from events where tenant_id = ?1 and idempotency_key = ?2";
+
+pub(super) const IS_EVENT: &str = "select 1 from events where id = ?1 and tenant_id = ?2";
 
 pub(super) const EVENTS_BY_ID: &str = concat!(
     "select ",
@@ -47,14 +51,22 @@ pub(super) const IS_DESTINATION: &str = "select 1 from destinations where id = ?
 
 impl Batch<'_> {
     pub(super) fn accept(&mut self, new: &NewEvent, now: Timestamp) -> Result<Written, Fault> {
+        let used_for = match new.key {
+            Some(key) => self.used_for(new.event.tenant_id, key)?,
+            None => None,
+        };
+        if used_for.as_ref().is_some_and(|id| *id != new.event.id) {
+            return Ok(Written::Refused(Refusal::KeyReused));
+        }
         let mut wanted = Vec::with_capacity(new.deliveries.len());
         for delivery in &new.deliveries {
             if self.is_destination(delivery.destination_id)? {
                 wanted.push(delivery);
             }
         }
-        if !self.insert_event(&new.event, wanted.len())? {
-            return self.repeated(&new.event);
+        if !self.insert_event(&new.event, new.key, wanted.len())? {
+            let differs = if used_for.is_some() { Refusal::KeyReused } else { Refusal::EventDiffers };
+            return self.repeated(&new.event, differs);
         }
         self.note_event(new.event.tenant_id.0, self.counters.event_seq)?;
         let key = new.event.ordering_key.as_ref();
@@ -67,10 +79,24 @@ impl Batch<'_> {
         Ok(Written::Accepted { deliveries: wanted.len(), duplicate: false, available })
     }
 
+    /// The event that was accepted with this key, or is named by it.
+    fn used_for(&self, tenant_id: TenantId, key: KeyDigest) -> Result<Option<EventId>, Fault> {
+        let tenant_id = tenant_id.0.to_be_bytes();
+        let mut beside = self.statement(EVENT_OF_KEY)?;
+        let beside = beside.query_row(params![tenant_id, key.0.to_be_bytes()], |row| row::event_id(row, 0));
+        if let Some(id) = beside.optional()? {
+            return Ok(Some(id));
+        }
+        let named = key.event_id();
+        let is_there = self.statement(IS_EVENT)?.exists(params![named.as_str(), tenant_id])?;
+        Ok(is_there.then_some(named))
+    }
+
     /// Whether it is a new one.
-    fn insert_event(&mut self, event: &Event, n_deliveries: usize) -> Result<bool, Fault> {
+    fn insert_event(&mut self, event: &Event, key: Option<KeyDigest>, n_deliveries: usize) -> Result<bool, Fault> {
         let seq = self.counters.event_seq + 1;
         let kept = self.payload_of(event)?;
+        let key = key.filter(|key| key.event_id() != event.id);
         let inserted = self.execute(
             INSERT_EVENT,
             params![
@@ -85,9 +111,10 @@ impl Batch<'_> {
                 event.ordering_key,
                 event.produced_at.map(|at| at.0),
                 event.schema_version,
-                row::headers(&event.headers)?,
+                kept.headers,
                 event.ttl.map(|ttl| ttl.0.cast_signed()),
                 event.trace.map(|trace| trace.to_string()),
+                key.map(|key| key.0.to_be_bytes()),
                 kept.key,
                 kept.payload,
             ],
@@ -98,7 +125,7 @@ impl Batch<'_> {
         Ok(inserted > 0)
     }
 
-    fn repeated(&self, event: &Event) -> Result<Written, Fault> {
+    fn repeated(&self, event: &Event, differs: Refusal) -> Result<Written, Fault> {
         let mut opener = Opener::new(self.sql, self.keys);
         let mut before = self.statement(EVENT_BY_ID)?;
         let mut rows = before.query(params![event.id.as_str(), event.tenant_id.0.to_be_bytes()])?;
@@ -109,7 +136,7 @@ impl Batch<'_> {
         Ok(if says_the_same {
             Written::Accepted { deliveries: deliveries as usize, duplicate: true, available: Vec::new() }
         } else {
-            Written::Refused(Refusal::EventDiffers)
+            Written::Refused(differs)
         })
     }
 

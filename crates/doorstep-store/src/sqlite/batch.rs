@@ -24,6 +24,7 @@ pub(super) struct Writer {
     stretches: Stretches,
     event_stretches: Stretches,
     tenant_keys: HashMap<TenantId, Arc<TenantKey>>,
+    may_seal: bool,
     log: Log,
 }
 
@@ -41,6 +42,7 @@ impl Writer {
         let counters = connection.query_row(sql, [], |row| {
             Ok(Counters { event_seq: row.get(0)?, seq: row.get(1)?, attempt: row.get(2)? })
         })?;
+        let may_seal = keys.seals_payloads() || connection.prepare("select 1 from tenant_keys")?.exists([])?;
         // Whoever was here before may have come to its end between an erasure and this.
         let mut log = Log::to_empty();
         log.empty_if_due(&connection);
@@ -51,6 +53,7 @@ impl Writer {
             stretches: Stretches::default(),
             event_stretches: Stretches::default(),
             tenant_keys: HashMap::new(),
+            may_seal,
             log,
         })
     }
@@ -91,6 +94,7 @@ impl Writer {
             stretches: &mut self.stretches,
             event_stretches: &mut self.event_stretches,
             tenant_keys: &mut self.tenant_keys,
+            may_seal: self.may_seal,
             destinations: HashMap::new(),
             queued: BTreeMap::new(),
             minutes: BTreeMap::new(),
@@ -115,6 +119,8 @@ pub(super) struct Batch<'a> {
     pub(super) stretches: &'a mut Stretches,
     pub(super) event_stretches: &'a mut Stretches,
     pub(super) tenant_keys: &'a mut HashMap<TenantId, Arc<TenantKey>>,
+    /// Events may be sealed: without it, nobody has to look.
+    pub(super) may_seal: bool,
     /// Which of those that were asked for are there.
     pub(super) destinations: HashMap<DestinationId, bool>,
     /// By how much their backlogs have grown.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use doorstep_core::attempt::Attempt;
 use doorstep_core::id::{DeliveryId, EventId, TenantId};
 use doorstep_core::store::{DeliveryFilter, DeliveryHistory, DeliveryStatus, DeliverySummary, Page, Statuses};
 use doorstep_core::time::Timestamp;
@@ -11,9 +12,11 @@ use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use super::by_hand::SEQ_OF;
 use super::catalog::is_destination;
 use super::fault::Fault;
+use super::payload::Opener;
 use super::row::{self, DELIVERY_COLUMNS, attempt_columns, delivery_columns, of_a_destination};
 use super::stretch::{self, STRETCH};
 use super::type_match;
+use crate::seal::Keyring;
 
 /// Where deliveries are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +85,7 @@ impl Table {
     }
 }
 
-pub(super) fn delivery(sql: &Connection, id: DeliveryId) -> Result<Option<DeliveryHistory>, Fault> {
+pub(super) fn delivery(sql: &Connection, keys: &Keyring, id: DeliveryId) -> Result<Option<DeliveryHistory>, Fault> {
     let seq = sql.prepare_cached(SEQ_OF)?.query_row([id.0.to_be_bytes()], |row| row.get(0)).optional()?;
     let Some(seq) = seq else { return Ok(None) };
     for table in Table::ALL {
@@ -91,7 +94,8 @@ pub(super) fn delivery(sql: &Connection, id: DeliveryId) -> Result<Option<Delive
             if table == Table::Unfinished && !is_destination(sql, summary.delivery.destination_id)? {
                 return Ok(None);
             }
-            return Ok(Some(DeliveryHistory { summary, attempts: attempts(sql, seq)? }));
+            let attempts = attempts(sql, keys, summary.tenant_id, seq)?;
+            return Ok(Some(DeliveryHistory { summary, attempts }));
         }
     }
     Err(Fault::Missing { what: "a delivery that has a number" })
@@ -100,8 +104,15 @@ pub(super) fn delivery(sql: &Connection, id: DeliveryId) -> Result<Option<Delive
 pub(super) const ATTEMPTS: &str =
     concat!("select ", attempt_columns!(), " from attempts where delivery_seq = ?1 order by n");
 
-fn attempts(sql: &Connection, seq: i64) -> Result<Vec<doorstep_core::attempt::Attempt>, Fault> {
-    Ok(sql.prepare_cached(ATTEMPTS)?.query_map([seq], row::attempt)?.collect::<Result<_, _>>()?)
+fn attempts(sql: &Connection, keys: &Keyring, tenant_id: TenantId, seq: i64) -> Result<Vec<Attempt>, Fault> {
+    let mut opener = Opener::new(sql, keys);
+    let mut of_delivery = sql.prepare_cached(ATTEMPTS)?;
+    let mut rows = of_delivery.query([seq])?;
+    let mut attempts = Vec::new();
+    while let Some(row) = rows.next()? {
+        attempts.push(opener.attempt(tenant_id, row)?);
+    }
+    Ok(attempts)
 }
 
 pub(super) fn deliveries(sql: &Connection, filter: &DeliveryFilter, page: Page) -> Result<Vec<DeliverySummary>, Fault> {

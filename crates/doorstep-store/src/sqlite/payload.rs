@@ -1,64 +1,97 @@
-//! Payloads that are encrypted with their tenant's key, and how they are erased.
+//! Payloads, and what goes with them, encrypted with their tenant's key; and how they are erased.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
+use doorstep_core::attempt::Attempt;
 use doorstep_core::event::Event;
 use doorstep_core::id::TenantId;
 use doorstep_core::store::{Refusal, Written};
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 use super::batch::Batch;
+use super::captured;
 use super::fault::Fault;
 use super::row;
-use crate::seal::payload::TenantKey;
-use crate::seal::{KeyId, Keyring};
+use crate::seal::payload::{Content, TenantKey};
+use crate::seal::{KeyId, Keyring, SealError};
 
 /// Tenants' keys that the writer keeps at hand.
 pub(super) const KEYS_KEPT: usize = 4_096;
 
 const TENANT_KEY: &str = "select id, sealed from tenant_keys where tenant_id = ?1";
 
-const WHAT: &str = "a tenant's key";
+pub(super) const KEY_OF_EVENT: &str = "select tenant_id, payload_key from events where seq = ?1";
 
-/// A payload in its row, and the key that it needs, if any.
+const WHAT: &str = "a tenant's key";
+const CAPTURED: &str = "what was captured of an attempt";
+
+/// A payload and its headers in their row, and the key that they need, if any.
 pub(super) struct Kept<'e> {
+    pub(super) headers: Option<Vec<u8>>,
     pub(super) payload: Cow<'e, [u8]>,
     pub(super) key: Option<[u8; 8]>,
 }
 
+/// How something that belongs to an event is kept.
+pub(super) enum Cover {
+    Clear,
+    Sealed(Arc<TenantKey>),
+    /// Not at all: its payload was erased while the request was on its way.
+    Erased,
+}
+
 impl Batch<'_> {
-    /// The payload as it is to be written.
+    /// The payload and its headers as they are to be written.
     pub(super) fn payload_of<'e>(&mut self, event: &'e Event) -> Result<Kept<'e>, Fault> {
+        let headers = row::headers(&event.headers)?;
         if !self.keys.seals_payloads() {
-            return Ok(Kept { payload: Cow::Borrowed(&event.payload), key: None });
+            return Ok(Kept { headers, payload: Cow::Borrowed(&event.payload), key: None });
         }
         let key = self.tenant_key(event.tenant_id)?;
-        let payload = Cow::Owned(key.seal_payload(&event.id, &event.payload));
-        Ok(Kept { payload, key: Some(key.id.bytes()) })
+        let headers = headers.map(|headers| key.seal(Content::Headers(&event.id), &headers));
+        let payload = Cow::Owned(key.seal(Content::Payload(&event.id), &event.payload));
+        Ok(Kept { headers, payload, key: Some(key.id.bytes()) })
+    }
+
+    /// How what is captured of a delivery of this event is to be kept: like its payload.
+    pub(super) fn cover(&mut self, event_seq: u64) -> Result<Cover, Fault> {
+        if !self.may_seal {
+            return Ok(Cover::Clear);
+        }
+        let read = |row: &Row<'_>| Ok((TenantId(row::id(row, 0)?), row.get::<_, Option<[u8; 8]>>(1)?));
+        let (tenant_id, key_id) = self.statement(KEY_OF_EVENT)?.query_row([row::number(event_seq)], read)?;
+        let Some(key_id) = key_id else { return Ok(Cover::Clear) };
+        let key = self.present_key(tenant_id)?.filter(|key| key.id.bytes() == key_id);
+        Ok(key.map_or(Cover::Erased, Cover::Sealed))
     }
 
     fn tenant_key(&mut self, tenant_id: TenantId) -> Result<Arc<TenantKey>, Fault> {
-        if let Some(key) = self.tenant_keys.get(&tenant_id) {
-            return Ok(Arc::clone(key));
+        if let Some(key) = self.present_key(tenant_id)? {
+            return Ok(key);
         }
-        let key = match read_key(self.sql, self.keys, tenant_id)? {
-            Some(key) => key,
-            None => {
-                let (key, sealed) = TenantKey::make(self.keys, tenant_id);
-                let sql = "insert into tenant_keys (tenant_id, id, sealed) values (?1, ?2, ?3)";
-                self.without_a_trace(sql, params![tenant_id.0.to_be_bytes(), key.id.bytes(), sealed])?;
-                key
-            }
-        };
+        let (key, sealed) = TenantKey::make(self.keys, tenant_id);
+        let sql = "insert into tenant_keys (tenant_id, id, sealed) values (?1, ?2, ?3)";
+        self.without_a_trace(sql, params![tenant_id.0.to_be_bytes(), key.id.bytes(), sealed])?;
+        Ok(self.keep_key(tenant_id, key))
+    }
+
+    fn present_key(&mut self, tenant_id: TenantId) -> Result<Option<Arc<TenantKey>>, Fault> {
+        if let Some(key) = self.tenant_keys.get(&tenant_id) {
+            return Ok(Some(Arc::clone(key)));
+        }
+        Ok(read_key(self.sql, self.keys, tenant_id)?.map(|key| self.keep_key(tenant_id, key)))
+    }
+
+    fn keep_key(&mut self, tenant_id: TenantId, key: TenantKey) -> Arc<TenantKey> {
         if self.tenant_keys.len() >= KEYS_KEPT {
             self.tenant_keys.clear();
         }
         let key = Arc::new(key);
         self.tenant_keys.insert(tenant_id, Arc::clone(&key));
-        Ok(key)
+        key
     }
 
     /// For every change of the table of keys, also for new ones: rows that make room for others, and move to another page for it, would
@@ -92,19 +125,40 @@ impl<'a> Opener<'a> {
         Self { sql, keys, tenant_keys: HashMap::new() }
     }
 
-    /// The event with its payload in the clear; `None` if that was erased. The row has a column `payload_key`.
+    /// The event with its payload and headers in the clear; `None` if they were erased. The row has a column `payload_key`.
     pub(super) fn event(&mut self, row: &Row<'_>) -> Result<Option<Event>, Fault> {
-        let mut event = row::event(row)?;
-        let Some(key_id) = row.get::<_, Option<[u8; 8]>>("payload_key")? else { return Ok(Some(event)) };
-        let key = match self.tenant_keys.entry(event.tenant_id) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(read_key(self.sql, self.keys, event.tenant_id)?),
-        };
-        let Some(key) = key.as_ref().filter(|key| key.id.bytes() == key_id) else { return Ok(None) };
-        event.payload = key
-            .open_payload(&event.id, event.payload.into())
-            .map_err(|error| Fault::unreadable("a payload")(error.into()))?;
+        let (mut event, mut headers) = row::event(row)?;
+        if let Some(key_id) = row.get::<_, Option<[u8; 8]>>("payload_key")? {
+            let Some(key) = self.key(event.tenant_id, key_id)? else { return Ok(None) };
+            let unreadable = |error: SealError| Fault::unreadable("a payload")(error.into());
+            event.payload = key.unseal(Content::Payload(&event.id), event.payload.into()).map_err(unreadable)?;
+            if let Some(sealed) = headers {
+                headers = Some(key.unseal(Content::Headers(&event.id), sealed).map_err(unreadable)?.into());
+            }
+        }
+        event.headers =
+            row::read_headers(headers.as_deref()).map_err(|error| Fault::unreadable("headers")(error.into()))?;
         Ok(Some(event))
+    }
+
+    /// An attempt with what was captured of it in the clear; without that if it was erased. The row has a column `sealed_with`.
+    pub(super) fn attempt(&mut self, tenant_id: TenantId, row: &Row<'_>) -> Result<Attempt, Fault> {
+        let attempt = row::attempt(row)?;
+        let Some(key_id) = row.get::<_, Option<[u8; 8]>>("sealed_with")? else { return Ok(attempt) };
+        let Some(key) = self.key(tenant_id, key_id)? else { return Ok(attempt.without_captured()) };
+        let id = attempt.id;
+        let open = key.unseal(Content::Captured(id), attempt.response_body.clone().into());
+        let open = open.map_err(|error| Fault::unreadable(CAPTURED)(error.into()))?;
+        captured::unpack(attempt, open).ok_or_else(|| Fault::unreadable(CAPTURED)(format!("{id}").into()))
+    }
+
+    /// The key with this ID, if the tenant still has it.
+    fn key(&mut self, tenant_id: TenantId, key_id: [u8; 8]) -> Result<Option<&TenantKey>, Fault> {
+        let key = match self.tenant_keys.entry(tenant_id) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(read_key(self.sql, self.keys, tenant_id)?),
+        };
+        Ok(key.as_ref().filter(|key| key.id.bytes() == key_id))
     }
 }
 

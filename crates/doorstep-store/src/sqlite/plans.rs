@@ -7,8 +7,8 @@ use rusqlite::{Connection, StatementStatus};
 
 use super::list::{Table, search};
 use super::{
-    accept, activity, audit, by_hand, catalog, due, event_list, event_types, key, list, mandate, purge, settle,
-    stretch, sweep,
+    accept, activity, audit, by_hand, catalog, due, event_list, event_types, key, list, mandate, payload, purge,
+    settle, stretch, sweep,
 };
 use crate::conformance::samples::{DST, TENANT};
 
@@ -24,7 +24,7 @@ fn seeded(n: u32) -> Connection {
         create temp table n as with recursive n(n) as (select 1 union all select n + 1 from n where n < $rows) select n from n;
         insert into destinations select randomblob(16), randomblob(16), 1, x'7b7d', x'7b7d', 0, 0 from n where n <= 1000;
         create temp table dst as select row_number() over () as n, id from destinations;
-        insert into events select n, x'00', 'e' || n, 'a.b', n, 1, 1, n, 'text/plain', null, null, null, null, null, null, null, x'00' from n;
+        insert into events select n, x'00', 'e' || n, 'a.b', n, 1, 1, n, 'text/plain', null, null, null, null, null, null, iif(n % 10 = 0, randomblob(16), null), null, x'00' from n;
         insert into delivery_seqs select randomblob(16), n from n;
         insert into deliveries
             select n.n, randomblob(16), n.n, dst.id, n.n % 2, n.n % 10 = 0, n.n, 0, 0, 0, 0, n.n + 1000,
@@ -37,7 +37,7 @@ fn seeded(n: u32) -> Connection {
             select n.n, randomblob(16), n.n, dst.id, n.n, 1, 1, 0, 0, 0, 'k', n.n, 400, n.n, 0, null, 1, n.n
             from n join dst on dst.n = n.n % 1000 + 1 where n.n % 10 = 0;
         insert into attempts
-            select n, n, randomblob(16), 1, n, 200, null, null, null, null, null, 1, null, null, 0, x'00' from n where n % 10 = 0;
+            select n, n, randomblob(16), 1, n, 200, null, null, null, null, null, 1, null, null, 0, null, x'00' from n where n % 10 = 0;
         insert into activity select n / 100, randomblob(16), 1, 0, 0, 0, 0, 0, 0, 0, 1, 1 from n where n % 10 = 0;
         commit;";
     sql.execute_batch(&fill.replace("$rows", &n.to_string())).unwrap();
@@ -80,6 +80,9 @@ fn every_statement_uses_the_index_that_was_made_for_it() {
         (due::NEXT_GIVE_UP, vec!["d USING INDEX deliveries_by_give_up (give_up_at>?)"]),
         (accept::EVENT_BY_SEQ, vec!["e USING INTEGER PRIMARY KEY (rowid=?)"]),
         (accept::EVENT_BY_ID, vec!["e USING INDEX events_by_id (id=? AND tenant_id=?)"]),
+        (payload::KEY_OF_EVENT, vec!["events USING INTEGER PRIMARY KEY (rowid=?)"]),
+        (accept::EVENT_OF_KEY, vec!["events USING INDEX events_by_key (tenant_id=? AND idempotency_key=?)"]),
+        (accept::IS_EVENT, vec!["events USING COVERING INDEX events_by_id (id=? AND tenant_id=?)"]),
         (accept::EVENTS_BY_ID, vec!["e USING INDEX events_by_id (id=?)"]),
         (list::OF_EVENT, vec!["e USING INDEX events_by_id (id=? AND tenant_id=?)"]),
         (list::OF_NAMESAKES, vec!["e USING INDEX events_by_id (id=?)"]),
@@ -211,7 +214,7 @@ fn the_age_of_a_large_backlog_is_found_at_the_front() {
         begin;
         create temp table n as with recursive n(n) as (select 1 union all select n + 1 from n where n < $rows) select n from n;
         insert into backlogs values (x'00000000000000000000000000000001', $rows);
-        insert into events select n, x'00', 'e' || n, 'a.b', n, 1, 1, n, 'text/plain', null, null, null, null, null, null, null, x'00' from n;
+        insert into events select n, x'00', 'e' || n, 'a.b', n, 1, 1, n, 'text/plain', null, null, null, null, null, null, null, null, x'00' from n;
         insert into deliveries
             select n, randomblob(16), n, iif(n <= $others, x'09', x'00000000000000000000000000000001'), n % 2, 0, -n, 0, 0, 0, 0, n,
                 null, null, null, null

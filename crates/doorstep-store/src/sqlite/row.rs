@@ -66,9 +66,9 @@ macro_rules! event_columns {
 }
 pub(super) use event_columns;
 
-pub(super) fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
-    let headers: Option<Vec<u8>> = row.get(8)?;
-    Ok(Event {
+/// Without its headers, which are beside it as they are kept, like its payload.
+pub(super) fn event(row: &Row<'_>) -> rusqlite::Result<(Event, Option<Vec<u8>>)> {
+    let event = Event {
         tenant_id: TenantId(id(row, 0)?),
         id: event_id(row, 1)?,
         event_type: parsed(row, 2)?,
@@ -77,7 +77,7 @@ pub(super) fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
         ordering_key: row.get(5)?,
         produced_at: row.get::<_, Option<i64>>(6)?.map(Timestamp),
         schema_version: row.get(7)?,
-        headers: read_headers(headers).map_err(|error| misread(8, error))?,
+        headers: Vec::new(),
         ttl: row.get::<_, Option<i64>>(9)?.map(millis),
         trace: row
             .get::<_, Option<String>>(10)?
@@ -85,13 +85,14 @@ pub(super) fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
             .transpose()
             .map_err(|error| misread(10, error))?,
         payload: Bytes::from(row.get::<_, Vec<u8>>(11)?),
-    })
+    };
+    Ok((event, row.get(8)?))
 }
 
 macro_rules! attempt_columns {
     () => {
         "id, number, started_at, status, fault, took_dns, took_connect, took_tls, took_first_byte, took_total, \
-         request_headers, response_headers, response_truncated, response_body"
+         request_headers, response_headers, response_truncated, response_body, sealed_with"
     };
 }
 pub(super) use attempt_columns;
@@ -115,8 +116,8 @@ pub(super) fn attempt(row: &Row<'_>) -> rusqlite::Result<Attempt> {
             total: millis(row.get(9)?),
         },
         answer,
-        request_headers: read_headers(row.get(10)?).map_err(|error| misread(10, error))?,
-        response_headers: read_headers(row.get(11)?).map_err(|error| misread(11, error))?,
+        request_headers: read_headers(blob(row, 10)?).map_err(|error| misread(10, error))?,
+        response_headers: read_headers(blob(row, 11)?).map_err(|error| misread(11, error))?,
         response_truncated: row.get(12)?,
         response_body: Bytes::from(row.get::<_, Vec<u8>>(13)?),
     })
@@ -196,8 +197,12 @@ pub(super) fn headers(headers: &[(String, String)]) -> Result<Option<Vec<u8>>, F
     Ok(Some(stored))
 }
 
-fn read_headers(stored: Option<Vec<u8>>) -> Result<Vec<(String, String)>, serde_json::Error> {
-    stored.map_or(Ok(Vec::new()), |stored| serde_json::from_slice(&stored))
+pub(super) fn read_headers(stored: Option<&[u8]>) -> Result<Vec<(String, String)>, serde_json::Error> {
+    stored.map_or(Ok(Vec::new()), serde_json::from_slice)
+}
+
+fn blob<'r>(row: &'r Row<'_>, at: usize) -> rusqlite::Result<Option<&'r [u8]>> {
+    Ok(row.get_ref(at)?.as_blob_or_null()?)
 }
 
 pub(super) fn json<T: Serialize + ?Sized>(what: &'static str, value: &T) -> Result<Vec<u8>, Fault> {

@@ -1,5 +1,7 @@
 //! Writing what came of deliveries.
 
+use std::borrow::Cow;
+
 use doorstep_core::attempt::{Answer, Attempt};
 use doorstep_core::delivery::Delivery;
 use doorstep_core::retry::{DeadReason, Decision};
@@ -8,9 +10,12 @@ use doorstep_core::time::Timestamp;
 use rusqlite::{OptionalExtension, params};
 
 use super::batch::Batch;
+use super::captured;
 use super::fault::Fault;
 use super::key::Standing;
+use super::payload::Cover;
 use super::row;
+use crate::seal::payload::Content;
 
 /// A settlement is meant for this row only if nobody has sent the delivery again since.
 pub(super) const STANDING: &str =
@@ -35,14 +40,24 @@ pub(super) const INSERT_DEAD: &str = "
 
 pub(super) const INSERT_ATTEMPT: &str = "
     insert into attempts (n, delivery_seq, id, number, started_at, status, fault, took_dns, took_connect, took_tls,
-        took_first_byte, took_total, request_headers, response_headers, response_truncated, response_body)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+        took_first_byte, took_total, request_headers, response_headers, response_truncated, sealed_with, response_body)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
 
 /// How a delivery ends without success.
 pub(super) struct Death<'a> {
     pub(super) reason: DeadReason,
     pub(super) note: Option<&'a str>,
     pub(super) holds_key: bool,
+}
+
+/// What was captured of an attempt, in its row.
+#[derive(Default)]
+struct Captured<'a> {
+    request_headers: Option<Vec<u8>>,
+    response_headers: Option<Vec<u8>>,
+    key: Option<[u8; 8]>,
+    /// All of it, where a key is needed.
+    body: Cow<'a, [u8]>,
 }
 
 impl Batch<'_> {
@@ -179,6 +194,7 @@ impl Batch<'_> {
         let timings = &attempt.timings;
         let [dns, connect, tls, first_byte] = [timings.dns, timings.connect, timings.tls, timings.first_byte]
             .map(|took| took.map(|took| took.0.cast_signed()));
+        let captured = self.captured(delivery, attempt)?;
         self.execute(
             INSERT_ATTEMPT,
             params![
@@ -194,12 +210,30 @@ impl Batch<'_> {
                 tls,
                 first_byte,
                 timings.total.0.cast_signed(),
-                row::headers(&attempt.request_headers)?,
-                row::headers(&attempt.response_headers)?,
+                captured.request_headers,
+                captured.response_headers,
                 attempt.response_truncated,
-                attempt.response_body.as_ref(),
+                captured.key,
+                captured.body,
             ],
         )?;
         Ok(status)
+    }
+
+    /// What was captured may repeat the payload, so it is kept in the same way.
+    fn captured<'a>(&mut self, delivery: &Delivery, attempt: &'a Attempt) -> Result<Captured<'a>, Fault> {
+        Ok(match self.cover(delivery.event_seq)? {
+            Cover::Clear => Captured {
+                request_headers: row::headers(&attempt.request_headers)?,
+                response_headers: row::headers(&attempt.response_headers)?,
+                key: None,
+                body: Cow::Borrowed(&attempt.response_body),
+            },
+            Cover::Sealed(key) => {
+                let sealed = key.seal(Content::Captured(attempt.id), &captured::pack(attempt)?);
+                Captured { key: Some(key.id.bytes()), body: Cow::Owned(sealed), ..Captured::default() }
+            }
+            Cover::Erased => Captured::default(),
+        })
     }
 }

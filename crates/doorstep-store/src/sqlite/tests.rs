@@ -201,7 +201,7 @@ fn a_list_goes_on_across_stretches_and_leaves_none_out() {
         let mut event = event(&format!("e{n}"), None, NOW);
         event.tenant_id = TenantId(if is_rare(n) { 20 } else { 10 });
         let deliveries = vec![new_delivery(n.try_into().unwrap(), if is_rare(n) { rare } else { DST })];
-        Write::Accept(Box::new(NewEvent { event, deliveries }))
+        Write::Accept(Box::new(NewEvent { event, key: None, deliveries }))
     };
     let written = ask(store.write((1..=n_all).map(new).collect(), NOW));
     let some = written.iter().step_by(3).filter_map(|written| match written {
@@ -416,6 +416,7 @@ fn payloads_are_sealed_if_asked_for_and_no_trace_of_an_erased_key_stays() {
     let store = open(false, 2).unwrap();
     for (event, n) in ask(store.events(vec![1, 2])).iter().zip(1..) {
         assert_eq!(event.as_ref().unwrap().payload, of(n));
+        assert_eq!(event.as_ref().unwrap().headers.len(), 1);
     }
 
     let sealed: Vec<u8> =

@@ -77,7 +77,7 @@ macro_rules! settings {
 settings! {
     /// Address and port of the API and the web pages.
     listen: SocketAddr = "127.0.0.1:8080", Text, value::address;
-    /// URL under which receivers and browsers reach this server, for links to payloads and to the portal. Without it the former have the address of the API, and the latter are paths.
+    /// URL under which receivers and browsers reach this server, for links to payloads and to the portal. Without it the former have the address of the API (thin payloads are refused if that is every address), and the latter are paths.
     public_url: Option<String> = "", Text, value::public_url;
     /// Proxies before this server, by address or range, whose Forwarded or X-Forwarded-For headers say where a request comes from.
     trusted_proxies: Proxies = "", List, value::proxies;

@@ -69,6 +69,50 @@ async fn a_thin_delivery_leads_to_the_payload_and_to_nothing_else() {
 }
 
 #[tokio::test]
+async fn links_end_when_their_key_is_rotated_and_the_signing_secret_stays() {
+    let (server, mut receiver) = (Server::start(&[]).await, Receiver::answering(&[200]).await);
+    let made = server.destination(&receiver.url, json!({"payload_mode": "thin"})).await;
+    server.event(json!({"payload": 1})).await;
+    let before = text(&receiver.next().await.json(), "payload_url");
+    assert_eq!(server.fetch(&before).await.status(), StatusCode::OK);
+    let rotate = format!("/v1/destinations/{}/secrets/rotate", text(&made, "id"));
+    for (field, value) in [("secret", json!("whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0")), ("overlap_ms", json!(0))] {
+        let both = json!({"links": true, field: value});
+        assert_eq!(server.refused(Method::POST, &rotate, both).await.0, format!("/{field}"));
+    }
+    assert_eq!(server.fetch(&before).await.status(), StatusCode::OK);
+    let answer = server.ask(Method::POST, &rotate).json(&json!({"links": true})).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::NO_CONTENT);
+    assert_eq!(server.fetch(&before).await.status(), StatusCode::FORBIDDEN);
+    server.event(json!({"payload": 2})).await;
+    let got = receiver.next().await;
+    assert_eq!(server.fetch(&text(&got.json(), "payload_url")).await.status(), StatusCode::OK);
+    assert_eq!(got.header("webhook-signature").split(' ').count(), 1, "signed with the one secret that there was");
+    let noted = server.get("/v1/audit?action=destination.rotate_secret").await;
+    assert_eq!(noted["data"].as_array().unwrap().len(), 1, "{noted}");
+
+    let full = server.destination(&receiver.url, json!({})).await;
+    let rotate = format!("/v1/destinations/{}/secrets/rotate", text(&full, "id"));
+    let answer = server.ask(Method::POST, &rotate).json(&json!({"links": true})).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::CONFLICT);
+    assert_eq!(text(&answer.json().await.unwrap(), "code"), "no_links");
+}
+
+#[tokio::test]
+async fn thin_payloads_are_refused_where_their_links_would_lead_nowhere() {
+    let server = Server::start(&["--listen", "0.0.0.0:0"]).await;
+    let thin = json!({"payload_mode": "thin"});
+    let new = server.new_destination("http://127.0.0.1:9/", thin.clone());
+    let (pointer, detail) = server.refused(Method::POST, "/v1/destinations", new).await;
+    assert_eq!((pointer.as_str(), detail.contains("DOORSTEP_PUBLIC_URL")), ("/payload_mode", true), "{detail}");
+    let full = server.destination("http://127.0.0.1:9/", json!({})).await;
+    let path = format!("/v1/destinations/{}", text(&full, "id"));
+    assert_eq!(server.refused(Method::PATCH, &path, thin.clone()).await.0, "/payload_mode");
+    let server = Server::start(&["--listen", "0.0.0.0:0", "--public-url", "https://hooks.example.com"]).await;
+    server.destination("http://127.0.0.1:9/", thin).await;
+}
+
+#[tokio::test]
 async fn the_link_to_what_is_not_kept_is_gone() {
     let (server, mut receiver) =
         (Server::start(&["--public-url", "http://[::1]:1/x/"]).await, Receiver::answering(&[200]).await);

@@ -39,8 +39,11 @@ impl Drop for Server {
 
 /// The process, and where it listens.
 fn run(directory: &TempDir, flags: &[String]) -> (Child, String) {
+    let listen: &[&str] = if flags.iter().any(|flag| flag == "--listen") { &[] } else { &["--listen", "127.0.0.1:0"] };
     let mut process = Command::new(env!("CARGO_BIN_EXE_doorstep"))
-        .args(["serve", "--listen", "127.0.0.1:0", "--allow-targets", "127.0.0.0/8", "--log-level", "warn"])
+        .arg("serve")
+        .args(listen)
+        .args(["--allow-targets", "127.0.0.0/8", "--log-level", "warn"])
         .args(flags)
         .arg("--data-dir")
         .arg(directory.path())

@@ -257,6 +257,12 @@ fn what_is_private_is_bounded_as_the_page_says() {
         ("api/events/new.rs", "SCHEMA_VERSION_CHARS_MAX: usize = 64;", "schema version", "64"),
         ("api/events/new.rs", "CONTENT_TYPE_BYTES_MAX: usize = 256;", "content type", "256"),
         ("api/events/new.rs", "IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;", "`Idempotency-Key`", "255"),
+        (
+            "api/events/new.rs",
+            "SUGGESTED_MAX: usize = 5;",
+            "unregistered types of a batch that a registered one is suggested for",
+            "5",
+        ),
         ("api/events/new.rs", "TTL_MIN: u64 = 1_000;", "time to live", "1 s"),
         ("api/events/new.rs", "TTL_MAX: u64 = 90 * 24 * 3_600_000;", "time to live", "90 days"),
         (

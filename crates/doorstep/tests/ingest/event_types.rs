@@ -85,6 +85,13 @@ async fn in_strict_mode_an_unregistered_type_is_refused_with_the_nearest_name() 
     let refused = server.post("/v1/events", &send("invoice.payd")).await;
     let told = "no event type is registered as `invoice.payd`: did you mean `invoice.paid`?";
     assert_eq!(refused.faults(), [("/type", told)]);
+    let batch = json!({ "events": vec![send("invoice.payd"); 9] });
+    let refused = server.post("/v1/events/batch", &batch).await.body;
+    let refused: Vec<&Value> =
+        refused["results"].as_array().unwrap().iter().map(|one| &one["error"]["errors"]).collect();
+    let helped = refused.iter().filter(|errors| errors[0]["detail"] == told).count();
+    assert_eq!((refused.len(), helped), (9, 5), "a request is helped so often");
+    assert_eq!(refused[8][0]["detail"], "no event type is registered as `invoice.payd`");
     let listed = server.get("/v1/event-types?limit=1").await.body;
     assert_eq!(listed["data"][0]["name"], "invoice.paid");
     let cursor = listed["next_cursor"].as_str().unwrap();

@@ -458,7 +458,7 @@ fn same_origin(new: &str, before: &str, rules: &AddressRules) -> bool {
     origin(new).is_none_or(|new| Some(new) == origin(before))
 }
 
-fn new_link_key() -> Result<LinkKey, String> {
+pub(super) fn new_link_key() -> Result<LinkKey, String> {
     let mut key = Zeroizing::new([0; LINK_KEY_LEN]);
     getrandom::fill(&mut *key).map_err(|_| "the machine gives no random numbers now: try again".to_owned())?;
     Ok(key)

@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use doorstep_core::custom_headers::CustomHeaders;
-use doorstep_core::event::Event;
+use doorstep_core::event::{Event, KeyDigest, Offer};
 use doorstep_core::id::{EventId, TenantId};
 use doorstep_core::reach::Reach;
 use doorstep_core::route::EventType;
@@ -38,8 +38,9 @@ const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
 /// An event that nobody wants any more after this long; ninety days at most.
 pub(crate) const TTL_MIN: u64 = 1_000;
 pub(crate) const TTL_MAX: u64 = 90 * 24 * 3_600_000;
-/// A name that resembles an unknown one is looked for among so many.
+/// A name that resembles an unknown one is looked for among so many, and for so many events of a request: it takes time.
 const SUGGESTED_OF_MAX: usize = 1_000;
+pub(super) const SUGGESTED_MAX: usize = 5;
 const JSON: &str = "application/json";
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -139,19 +140,14 @@ impl<'a> NewEvent<'a> {
         }
     }
 
-    /// Whether the key decides which event it is. An ID of its own goes before it.
-    pub(super) fn is_named_by(&self, key: Option<&IdempotencyKey>) -> bool {
-        key.is_some() && self.id.is_none()
-    }
-
-    /// The event that is meant. `keep` makes bytes of ours out of those of the body.
+    /// The event that is meant, whatever its type asks for. `keep` makes bytes of ours out of those of the body.
     pub(super) fn read(
         self,
         app: &App,
         reach: Reach,
         key: Option<&IdempotencyKey>,
         keep: impl FnOnce(&[u8]) -> Bytes,
-    ) -> Result<Event, Problem> {
+    ) -> Result<Offer, Problem> {
         if app.engine.tenant(reach, self.tenant_id).is_none() {
             return Err(Problem::names_nothing("/tenant_id", format!("there is no tenant {}", self.tenant_id)));
         }
@@ -159,6 +155,7 @@ impl<'a> NewEvent<'a> {
         let mut fault = |pointer: &str, detail: String| faults.push(FieldFault::new(pointer, detail));
         let event_type: Option<EventType> =
             self.r#type.parse().map_err(|wrong| fault("/type", format!("{wrong}"))).ok();
+        let key = key.map(|key| key.digest(self.tenant_id));
         let id = match (&self.id, key) {
             (Some(id), _) if id == RESERVED_ID => {
                 fault(
@@ -170,7 +167,7 @@ impl<'a> NewEvent<'a> {
                 None
             }
             (Some(id), _) => EventId::new(id).map_err(|wrong| fault("/id", wrong.to_string())).ok(),
-            (None, Some(key)) => Some(key.event_id(self.tenant_id)),
+            (None, Some(key)) => Some(key.event_id()),
             (None, None) => Some(EventId::generated(app.engine.new_id())),
         };
         for (pointer, text, max) in [
@@ -223,25 +220,34 @@ impl<'a> NewEvent<'a> {
             accepted_at: app.engine.now(),
             trace: None,
         };
-        check_type(app, &event)?;
-        Ok(event)
+        Ok(Offer { event, key })
     }
 }
 
-/// Whether it is of a type that may come, with a payload as that type's look (I4).
-fn check_type(app: &App, event: &Event) -> Result<(), Problem> {
+/// Whether it is of a type that may come, with a payload as that type's look (I4). One that came before may come again, whatever
+/// has become of its type since: it is nothing new (I2). `suggest_max` goes down with each name that is suggested.
+pub(super) async fn check_type(app: &App, reach: Reach, event: &Event, suggest_max: &mut usize) -> Result<(), Problem> {
     let name = &event.event_type;
-    if app.limits.strict_event_types && app.engine.event_type(name).is_none() {
+    let unknown = app.limits.strict_event_types && app.engine.event_type(name).is_none();
+    let misfits = if unknown { Vec::new() } else { app.engine.misfits(event) };
+    if !unknown && misfits.is_empty() || came_before(app, reach, event).await? {
+        return Ok(());
+    }
+    if !unknown {
+        return Err(Problem::invalid(misfits.into_iter().map(FieldFault::from).collect()));
+    }
+    let near = suggest_max.checked_sub(1).and_then(|left| {
+        *suggest_max = left;
         let known = app.engine.event_types(None, SUGGESTED_OF_MAX);
-        let near = nearest(name.as_str(), known.iter().map(|one| one.name.as_str()));
-        let near = near.map_or(String::new(), |near| format!(": did you mean `{near}`?"));
-        let detail = format!("no event type is registered as `{name}`{near}");
-        return Err(Problem::invalid_at("/type", detail));
-    }
-    match app.engine.misfits(event) {
-        misfits if misfits.is_empty() => Ok(()),
-        misfits => Err(Problem::invalid(misfits.into_iter().map(FieldFault::from).collect())),
-    }
+        nearest(name.as_str(), known.iter().map(|one| one.name.as_str())).map(str::to_owned)
+    });
+    let near = near.map_or(String::new(), |near| format!(": did you mean `{near}`?"));
+    Err(Problem::invalid_at("/type", format!("no event type is registered as `{name}`{near}")))
+}
+
+async fn came_before(app: &App, reach: Reach, event: &Event) -> Result<bool, Problem> {
+    let found = app.fetch(|store| store.event(reach, Some(event.tenant_id), event.id.clone())).await?;
+    Ok(found.iter().any(|(_, before)| before.says_the_same_as(event)))
 }
 
 /// `null` is a payload like any other: only one that is left out is missing.
@@ -287,15 +293,15 @@ fn content_type(given: Option<&str>, is_bytes: bool) -> Result<Arc<str>, String>
 pub(super) struct IdempotencyKey(Vec<u8>);
 
 impl IdempotencyKey {
-    /// The ID of the event that a producer sends under this key: the same each time. So the store itself recognises a
-    /// repetition, in the very transaction that accepts the event.
-    fn event_id(&self, tenant_id: TenantId) -> EventId {
+    /// What is kept of it. It names the event if that has no ID of its own: the same each time, so that the store itself
+    /// recognises a repetition, in the very transaction that accepts the event.
+    fn digest(&self, tenant_id: TenantId) -> KeyDigest {
         let mut named = tenant_id.0.to_be_bytes().to_vec();
         named.extend_from_slice(&self.0);
         let hash = digest(&SHA256, &named);
         let mut bits = [0; 16];
         bits.copy_from_slice(&hash.as_ref()[..16]);
-        EventId::generated(u128::from_be_bytes(bits))
+        KeyDigest(u128::from_be_bytes(bits))
     }
 
     /// The key of one event of a batch. No key that is given has a NUL in it.
@@ -323,14 +329,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_names_the_same_event_each_time_and_another_for_another_tenant() {
+    fn a_key_is_the_same_each_time_and_another_for_another_tenant() {
         let (one, two) = (TenantId(1), TenantId(2));
         let key = |text: &str| IdempotencyKey(text.into());
-        assert_eq!(key("a").event_id(one), key("a").event_id(one));
-        assert_ne!(key("a").event_id(one), key("a").event_id(two));
-        assert_ne!(key("a").event_id(one), key("b").event_id(one));
-        assert_ne!(key("a").event_id(one), key("a").of_item(0).event_id(one));
-        assert_ne!(key("a").of_item(1).event_id(one), key("a").of_item(11).event_id(one));
+        assert_eq!(key("a").digest(one), key("a").digest(one));
+        assert_ne!(key("a").digest(one), key("a").digest(two));
+        assert_ne!(key("a").digest(one), key("b").digest(one));
+        assert_ne!(key("a").digest(one), key("a").of_item(0).digest(one));
+        assert_ne!(key("a").of_item(1).digest(one), key("a").of_item(11).digest(one));
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub fn what_is_out_of_reach_is_not_there(subject: &mut dyn Subject) {
     let foreign = TenantId(8);
     let theirs = Destination { tenant_id: foreign, ..destination(DestinationId(2), 1) };
     let of_theirs = Event { tenant_id: foreign, ..event("theirs", None, NOW) };
-    let of_theirs = NewEvent { event: of_theirs, deliveries: vec![new_delivery(2, DestinationId(2))] };
+    let of_theirs = NewEvent { event: of_theirs, key: None, deliveries: vec![new_delivery(2, DestinationId(2))] };
     let put = Write::PutDestination(Box::new(theirs));
     let made = set_up(subject, &[put, accept(1, None), Write::Accept(Box::new(of_theirs))]);
     write(subject, made.iter().map(|one| settle(one, RETRY, BehindDead::Skip, NOW)).collect(), NOW);

@@ -99,7 +99,7 @@ pub fn what_has_run_out_of_time_is_found(subject: &mut dyn Subject) {
         let mut delivery = new_delivery(id, DST);
         delivery.give_up_at = Timestamp(at);
         let event = event(&format!("e{id}"), Some("a"), NOW);
-        Write::Accept(Box::new(NewEvent { event, deliveries: vec![delivery] }))
+        Write::Accept(Box::new(NewEvent { event, key: None, deliveries: vec![delivery] }))
     };
     write(subject, vec![give_up(1, 50), give_up(2, 40), give_up(3, 50), give_up(4, 60)], NOW);
     let overdue = |at, limit| ids(&ask(subject.store().overdue(Timestamp(at), limit)));

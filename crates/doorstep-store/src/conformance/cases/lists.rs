@@ -11,7 +11,7 @@ pub fn events_are_listed_newest_first_as_far_as_they_fit(subject: &mut dyn Subje
         let event_type = if n == 3 { "c.d" } else { "a.b" }.parse().expect("a name");
         let event =
             Event { tenant_id, event_type, ..event(&format!("event-{n}"), (n > 3).then_some("key"), accepted_at) };
-        one(subject, Write::Accept(Box::new(NewEvent { event, deliveries: vec![] })));
+        one(subject, Write::Accept(Box::new(NewEvent { event, key: None, deliveries: vec![] })));
     }
     let listed = |filter: EventFilter, before_seq, limit| {
         let found = ask(subject.store().event_list(Reach::All, filter, Page { before_seq, limit }));
@@ -54,7 +54,7 @@ pub fn lists_contain_what_fits_the_filter(subject: &mut dyn Subject) {
     let mut other = event("other", None, NOW + Millis(10));
     (other.tenant_id, other.event_type) = (TenantId(8), "user.left".parse().expect("a valid type"));
     let deliveries = vec![new_delivery(5, DestinationId(2))];
-    let other = Write::Accept(Box::new(NewEvent { event: other, deliveries }));
+    let other = Write::Accept(Box::new(NewEvent { event: other, key: None, deliveries }));
     let made = set_up(subject, &[accept(1, None), accept(2, None), accept(3, None), accept(4, None), other]);
     one(subject, settle(&made[1], RETRY, BehindDead::Skip, NOW));
     one(subject, settle(&made[2], Decision::Delivered, BehindDead::Skip, NOW));
@@ -98,7 +98,7 @@ pub fn the_deliveries_of_an_event_are_found_by_its_name(subject: &mut dyn Subjec
         let both = [DST, DestinationId(2)].into_iter().cycle();
         let deliveries = ids.iter().zip(both).map(|(id, to)| new_delivery(*id, to)).collect();
         let event = Event { tenant_id, ..event(name, None, NOW) };
-        Write::Accept(Box::new(NewEvent { event, deliveries }))
+        Write::Accept(Box::new(NewEvent { event, key: None, deliveries }))
     };
     let writes = [
         of(TENANT, "order", &[1, 2]),

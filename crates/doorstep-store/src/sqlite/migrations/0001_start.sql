@@ -56,27 +56,30 @@ create table tenant_keys (
     sealed    blob not null
 ) strict, without rowid;
 
--- The payload comes last: whoever wants the rest does not read it. `payload_key` is the tenant's key that it needs, if any.
+-- The payload comes last: whoever wants the rest does not read it. `payload_key` is the tenant's key that it needs, if any, and that
+-- the headers need.
 create table events (
-    seq            integer primary key,
-    tenant_id      blob not null,
-    id             text not null,
-    event_type     text not null,
-    accepted_at    integer not null,
-    n_deliveries   integer not null, -- made when it was accepted
-    n_kept         integer not null, -- still in one of the three tables below
-    first_seq      integer not null, -- of those deliveries: the others have the numbers behind it
-    content_type   text not null,
-    ordering_key   text,
-    produced_at    integer,
-    schema_version text,
-    headers        blob,
-    ttl            integer,
-    traceparent    text,
-    payload_key    blob,
-    payload        blob not null
+    seq             integer primary key,
+    tenant_id       blob not null,
+    id              text not null,
+    event_type      text not null,
+    accepted_at     integer not null,
+    n_deliveries    integer not null, -- made when it was accepted
+    n_kept          integer not null, -- still in one of the three tables below
+    first_seq       integer not null, -- of those deliveries: the others have the numbers behind it
+    content_type    text not null,
+    ordering_key    text,
+    produced_at     integer,
+    schema_version  text,
+    headers         blob,
+    ttl             integer,
+    traceparent     text,
+    idempotency_key blob, -- a digest of the producer's key, unless the ID is made of it
+    payload_key     blob,
+    payload         blob not null
 ) strict;
 create unique index events_by_id on events (id, tenant_id);
+create unique index events_by_key on events (tenant_id, idempotency_key) where idempotency_key is not null;
 create index events_to_purge on events (accepted_at) where n_kept = 0;
 
 -- Where a delivery is found by its name, in whichever table it is.
@@ -194,6 +197,7 @@ create table attempts (
     request_headers    blob,
     response_headers   blob,
     response_truncated integer not null,
+    sealed_with        blob, -- the tenant's key that the body needs, if any: then both headers are in it
     response_body      blob not null
 ) strict;
 create index attempts_by_delivery on attempts (delivery_seq);

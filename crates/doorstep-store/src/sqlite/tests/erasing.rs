@@ -1,10 +1,12 @@
 //! Keys that were erased, and the log that may still hold them.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use doorstep_core::audit::Mandate;
+use doorstep_core::delivery::BehindDead;
 use doorstep_core::event::{Event, NewEvent};
-use doorstep_core::id::TenantId;
+use doorstep_core::id::{DeliveryId, TenantId};
 use doorstep_core::reach::Reach;
 use doorstep_core::store::{Ages, ByHand, Store, Write, Written};
 use doorstep_core::time::Timestamp;
@@ -12,7 +14,7 @@ use doorstep_core::time::Timestamp;
 use super::super::{SqliteLimits, SqliteStore};
 use super::{database, holds, keys, on_disk, one};
 use crate::conformance::ask;
-use crate::conformance::samples::{DST, NOW, TENANT, accept, audit_entry, event, put};
+use crate::conformance::samples::{DST, NOW, RETRY, TENANT, accept, audit_entry, event, new_delivery, put, settle};
 
 /// As the API asks for it: with somebody's leave, and a line in the audit log.
 fn erase_by_hand() -> Write {
@@ -37,6 +39,58 @@ fn no_trace_of_a_key_stays_that_a_person_erased() {
     let (store, sealed) = with_a_sealed_payload(directory.path());
     assert_eq!(one(&store, erase_by_hand()).unwrap(), Written::Saved);
     assert!(!holds(&on_disk(directory.path()), &sealed), "neither in unused pages nor in the log");
+}
+
+/// Headers may hold a token, and receivers repeat what they were sent.
+#[test]
+fn headers_of_events_and_captured_answers_are_on_disk_only_sealed() {
+    for seals in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let open = |n, seals: bool| {
+            SqliteStore::open(directory.path(), keys(n).sealing_payloads(seals), &SqliteLimits::default()).unwrap()
+        };
+        let store = open(1, seals);
+        let event = Event { headers: vec![("authorization".into(), "hush-event".into())], ..event("e", None, NOW) };
+        let new = NewEvent { event: event.clone(), key: None, deliveries: vec![new_delivery(1, DST)] };
+        ask(store.write(vec![put(DST), Write::Accept(Box::new(new))], NOW));
+        let Write::Settle(settled) = settle(
+            &ask(store.delivery(Reach::All, DeliveryId(1))).unwrap().summary.delivery,
+            RETRY,
+            BehindDead::Skip,
+            NOW,
+        ) else {
+            unreachable!()
+        };
+        let mut settled = Arc::unwrap_or_clone(settled);
+        let attempt = settled.attempt.as_mut().unwrap();
+        attempt.request_headers = vec![("x-token".into(), "hush-request".into())];
+        attempt.response_headers = vec![("x-echo".into(), "hush-response".into())];
+        attempt.response_body = "hush-body".into();
+        let attempt = attempt.clone();
+        one(&store, Write::Settle(Arc::new(settled))).unwrap();
+        let bytes = on_disk(directory.path());
+        for part in ["hush-event", "hush-request", "hush-response", "hush-body"] {
+            assert_eq!(holds(&bytes, part.as_bytes()), !seals, "{part}");
+        }
+        drop(store);
+        let store = open(1, false);
+        assert_eq!(ask(store.events(vec![1]))[0].as_deref(), Some(&event));
+        assert_eq!(ask(store.delivery(Reach::All, DeliveryId(1))).unwrap().attempts, [attempt]);
+        let again = settle(
+            &ask(store.delivery(Reach::All, DeliveryId(1))).unwrap().summary.delivery,
+            RETRY,
+            BehindDead::Skip,
+            NOW,
+        );
+        one(&store, again).unwrap();
+        let sealed = "select count(*) from attempts where sealed_with is not null";
+        let n: u32 = database(directory.path()).query_row(sealed, [], |row| row.get(0)).unwrap();
+        assert_eq!(
+            n,
+            if seals { 2 } else { 0 },
+            "what belongs to a sealed event is sealed, also after it was turned off"
+        );
+    }
 }
 
 /// The erasure is on disk all the same: nobody in its batch may be told otherwise.
@@ -97,7 +151,7 @@ fn no_trace_of_a_key_stays_where_its_row_once_was() {
     let tenants = || (1..=300u128).map(|n| TenantId(n * 7_919 % 301));
     let new = |tenant_id| {
         let event = Event { tenant_id, ..event("an-event", None, NOW) };
-        Write::Accept(Box::new(NewEvent { event, deliveries: Vec::new() }))
+        Write::Accept(Box::new(NewEvent { event, key: None, deliveries: Vec::new() }))
     };
     ask(store.write(tenants().map(new).collect(), NOW));
     let sql = database(directory.path());
