@@ -26,17 +26,13 @@ mod changed_keys;
 mod reach;
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
-use axum::extract::{MatchedPath, Request, State};
-use axum::middleware::Next;
-use axum::response::Response;
+use axum::extract::{MatchedPath, Request};
 use doorstep_core::api_key::{KeyText, Scope};
 use doorstep_core::audit::Actor;
 use doorstep_core::portal::session_of;
 use doorstep_core::reach::Reach;
 use http::header::AUTHORIZATION;
-use http::request::Parts;
 
 pub use doorstep_core::api_key::{KEY_BYTES_MAX, KeyHash, NotAHash};
 pub use source::{Peer, Proxies};
@@ -47,41 +43,35 @@ use caller::Caller;
 use rules::Need;
 use source::Source;
 
-/// Lets a request pass that carries a credential which is good for it.
-pub(crate) async fn require_leave(
-    State(app): State<Arc<App>>,
-    request: Request,
-    next: Next,
-) -> Result<Response, Problem> {
-    let (mut head, body) = request.into_parts();
-    let caller = recognise(&app, &head).inspect_err(|problem| {
-        app.strangers.refused(&head.headers, source_of(&head), problem);
+/// Who asks, if they carry a credential which is good for it.
+pub(crate) fn leave(app: &App, request: &Request) -> Result<Caller, Problem> {
+    let caller = recognise(app, request).inspect_err(|problem| {
+        app.strangers.refused(request.headers(), source_of(request), problem);
     })?;
-    let path = head.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    if let Err(problem) = judge(rules::need(&head.method, path), &caller) {
-        app.notes.denied(&caller, app.engine.now(), format!("{} {path}", head.method));
+    let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    if let Err(problem) = judge(rules::need(request.method(), path), &caller) {
+        app.notes.denied(&caller, app.engine.now(), format!("{} {path}", request.method()));
         return Err(problem);
     }
-    head.extensions.insert(caller);
-    Ok(next.run(Request::from_parts(head, body)).await)
+    Ok(caller)
 }
 
-fn source_of(head: &Parts) -> Option<IpAddr> {
-    head.extensions.get::<Source>().and_then(|source| source.0)
+fn source_of(request: &Request) -> Option<IpAddr> {
+    request.extensions().get::<Source>().and_then(|source| source.0)
 }
 
 /// Who it is.
-fn recognise(app: &App, head: &Parts) -> Result<Caller, Problem> {
-    let from = source_of(head);
-    match head.headers.get(AUTHORIZATION) {
+fn recognise(app: &App, request: &Request) -> Result<Caller, Problem> {
+    let from = source_of(request);
+    match request.headers().get(AUTHORIZATION) {
         Some(given) => {
             let key = given.to_str().ok().and_then(bearer);
             let key =
                 key.ok_or_else(|| Problem::unauthorized("the Authorization header is not of the form `Bearer KEY`"))?;
             by_key(app, key, from)
         }
-        None => match cookie::read(&head.headers) {
-            Some(token) => by_token(app, head, token, from),
+        None => match cookie::read(request.headers()) {
+            Some(token) => by_token(app, request, token, from),
             None => Err(Problem::unauthorized("there is no key: send the header `Authorization: Bearer KEY`")),
         },
     }
@@ -115,11 +105,11 @@ fn by_key(app: &App, text: &str, from: Option<IpAddr>) -> Result<Caller, Problem
     Ok(caller)
 }
 
-fn by_token(app: &App, head: &Parts, token: &str, from: Option<IpAddr>) -> Result<Caller, Problem> {
+fn by_token(app: &App, request: &Request, token: &str, from: Option<IpAddr>) -> Result<Caller, Problem> {
     let over = || Problem::unauthorized("this portal session is over: open the portal again from where you came");
     let id = session_of(token).ok_or_else(over)?;
     let session = app.sessions.opened(id, token, app.engine.now()).ok_or_else(over)?;
-    if !head.method.is_safe() && !cookie::is_from_our_pages(&head.headers) {
+    if !request.method().is_safe() && !cookie::is_from_our_pages(request.headers()) {
         return Err(Problem::new(Code::CrossSite, "a portal session changes things from its own pages alone"));
     }
     let (actor, scopes) = (Actor::Portal { id }, [Scope::Read, Scope::Operate].into());

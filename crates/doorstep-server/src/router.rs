@@ -6,8 +6,8 @@ mod tests;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Request;
-use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
@@ -16,10 +16,10 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::api;
 use crate::app::App;
-use crate::auth::{require_leave, source};
+use crate::auth::{leave, source};
 use crate::openapi;
 use crate::problem::{Code, Problem};
-use crate::searches::within_share;
+use crate::searches::share;
 
 pub fn router(app: Arc<App>) -> Router {
     parts(app).0
@@ -27,16 +27,12 @@ pub fn router(app: Arc<App>) -> Router {
 
 /// The routes, and the document that describes them.
 pub(crate) fn parts(app: Arc<App>) -> (Router, OpenApi) {
-    let guarded = guarded()
-        .route_layer(from_fn_with_state(Arc::clone(&app), within_share))
-        .route_layer(from_fn(to_its_end))
-        .route_layer(from_fn_with_state(Arc::clone(&app), require_leave));
+    let guarded = guarded().route_layer(from_fn_with_state(Arc::clone(&app), guard));
     let (router, mut document) = described(guarded).split_for_parts();
     openapi::polish(&mut document);
     let router = router.merge(openapi::routes(&document));
     let router = router.fallback(no_route).method_not_allowed_fallback(no_method);
-    let router = router.layer(from_fn_with_state(Arc::clone(&app), source::find)).with_state(app);
-    let router = router.layer(from_fn(kept_by_nobody));
+    let router = router.layer(from_fn_with_state(Arc::clone(&app), around)).with_state(app);
     (router, document)
 }
 
@@ -70,10 +66,23 @@ fn guarded() -> OpenApiRouter<Arc<App>> {
         .merge(api::portal_sessions::routes())
 }
 
+/// All that stands before a guarded route, in one layer: each costs every event that comes in.
+async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Result<Response, Problem> {
+    let caller = leave(&app, &request)?;
+    let share = share(&app, &caller, &request)?;
+    request.extensions_mut().insert(caller);
+    let answered = async {
+        let response = next.run(request).await;
+        drop(share);
+        response
+    };
+    Ok(to_its_end(answered).await)
+}
+
 /// A client that hangs up must not leave its request half done: on disk, with nobody told of it. The same event again
 /// would be answered as a duplicate, and never delivered.
-async fn to_its_end(request: Request, next: Next) -> Response {
-    tokio::spawn(next.run(request)).await.unwrap_or_else(|_| {
+async fn to_its_end(answered: impl Future<Output = Response> + Send + 'static) -> Response {
+    tokio::spawn(answered).await.unwrap_or_else(|_| {
         // The panic itself has been logged where it happened.
         let detail =
             "this is a fault of ours, and the operator finds it in the log; whether anything was changed is not known";
@@ -81,8 +90,11 @@ async fn to_its_end(request: Request, next: Next) -> Response {
     })
 }
 
+/// What all requests and answers have in common, in one layer too. Where a request comes from is found out once for all that ask.
+///
 /// What `/v1` and `/portal` answer is for whoever asked: no cache on the way keeps it. And what an answer is, its type says, not its bytes.
-async fn kept_by_nobody(request: Request, next: Next) -> Response {
+async fn around(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    source::find(&app, &mut request);
     let path = request.uri().path();
     let is_private = ["/v1", "/portal"].iter().any(|part| path.strip_prefix(part).is_some_and(is_below));
     let mut response = next.run(request).await;

@@ -1,11 +1,8 @@
 //! What people ask for: one tenant's searches, however many and slow, do not keep the others waiting.
 
 use std::future::Future;
-use std::sync::Arc;
 
-use axum::extract::{MatchedPath, Request, State};
-use axum::middleware::Next;
-use axum::response::Response;
+use axum::extract::{MatchedPath, Request};
 use doorstep_core::id::TenantId;
 use doorstep_core::reach::Reach;
 use doorstep_core::store::StoreError;
@@ -55,23 +52,20 @@ impl Searches {
     }
 }
 
-/// Stands where a request goes on when its client has hung up: one that nobody waits for counts until it is done.
-pub(crate) async fn within_share(
-    State(app): State<Arc<App>>,
-    request: Request,
-    next: Next,
-) -> Result<Response, Problem> {
+/// What a request takes of its tenant's share. It is to be kept until the request is done, also if nobody waits for it any more.
+pub(crate) fn share(app: &App, caller: &Caller, request: &Request) -> Result<Option<Share<TenantId>>, Problem> {
     let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    let caller = request.extensions().get::<Caller>();
-    let caller = caller.filter(|_| !rules::is_for_producers(request.method(), path));
-    let _share = caller.map(|caller| app.searches.begin(caller.reach)).transpose()?;
-    Ok(next.run(request).await)
+    if rules::is_for_producers(request.method(), path) {
+        return Ok(None);
+    }
+    app.searches.begin(caller.reach)
 }
 
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
     use std::pin::pin;
+    use std::sync::Arc;
 
     use doorstep_core::api_key::Scope;
     use futures_util::FutureExt;

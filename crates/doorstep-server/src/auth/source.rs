@@ -3,11 +3,8 @@
 //! Anybody can write `X-Forwarded-For`, and a proxy adds to what was there: only what trusted machines have added, at the end, is believed.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
-use axum::extract::{Request, State};
-use axum::middleware::Next;
-use axum::response::Response;
+use axum::extract::Request;
 use doorstep_core::address::{RuleFault, ranges_of};
 use http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
@@ -23,11 +20,10 @@ pub struct Peer(pub IpAddr);
 pub(crate) struct Source(pub(crate) Option<IpAddr>);
 
 /// Finds out, once for all that ask.
-pub(crate) async fn find(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+pub(crate) fn find(app: &App, request: &mut Request) {
     let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
     let source = peer.and_then(|peer| app.place.trusted_proxies.source(peer, request.headers()));
     request.extensions_mut().insert(Source(source));
-    next.run(request).await
 }
 
 /// The machines whose word on where a request comes from is taken.
