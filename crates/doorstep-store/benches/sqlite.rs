@@ -38,7 +38,9 @@ fn main() {
             println!("{what:<28} payloads {how:<12} {}", cells.join(" "));
         }
     }
-    println!("Settling encrypts what was captured of attempts. Reading what is due touches no payload: by how much it differs is noise.");
+    println!(
+        "Settling encrypts what was captured of attempts. Reading what is due touches no payload: by how much it differs is noise."
+    );
 }
 
 const SIZES: [usize; 4] = [1, 10, 100, 1_000];
