@@ -11,6 +11,7 @@ mod rotate;
 mod fault;
 mod thread;
 mod batch;
+mod statements;
 mod log;
 mod accept;
 mod settle;

@@ -8,7 +8,7 @@ use doorstep_core::id::{DestinationId, EventId, TenantId};
 use doorstep_core::retry::Progress;
 use doorstep_core::store::{EventSummary, NAMESAKES_MAX, Refusal, Written};
 use doorstep_core::time::{Millis, Timestamp};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 use super::batch::Batch;
 use super::fault::Fault;
@@ -82,13 +82,12 @@ impl Batch<'_> {
     /// The event that was accepted with this key, or is named by it.
     fn used_for(&self, tenant_id: TenantId, key: KeyDigest) -> Result<Option<EventId>, Fault> {
         let tenant_id = tenant_id.0.to_be_bytes();
-        let mut beside = self.statement(EVENT_OF_KEY)?;
-        let beside = beside.query_row(params![tenant_id, key.0.to_be_bytes()], |row| row::event_id(row, 0));
-        if let Some(id) = beside.optional()? {
+        let of = params![tenant_id, key.0.to_be_bytes()];
+        if let Some(id) = self.find(EVENT_OF_KEY, of, |row| row::event_id(row, 0))? {
             return Ok(Some(id));
         }
         let named = key.event_id();
-        let is_there = self.statement(IS_EVENT)?.exists(params![named.as_str(), tenant_id])?;
+        let is_there = self.exists(IS_EVENT, params![named.as_str(), tenant_id])?;
         Ok(is_there.then_some(named))
     }
 
@@ -206,7 +205,7 @@ impl Batch<'_> {
         if let Some(known) = self.destinations.get(&id) {
             return Ok(*known);
         }
-        let found = self.statement(IS_DESTINATION)?.exists([id.0.to_be_bytes()])?;
+        let found = self.exists(IS_DESTINATION, [id.0.to_be_bytes()])?;
         self.destinations.insert(id, found);
         Ok(found)
     }

@@ -6,7 +6,7 @@ use doorstep_core::portal::PortalSession;
 use doorstep_core::reach::Reach;
 use doorstep_core::store::{Ages, Refusal, Written};
 use doorstep_core::time::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use serde::de::DeserializeOwned;
 
 use super::batch::Batch;
@@ -117,9 +117,8 @@ impl Batch<'_> {
         self.one("a session", "select session from portal_sessions where id = ?1", id.0)
     }
 
-    fn one<T: DeserializeOwned>(&self, what: &'static str, sql: &str, id: u128) -> Result<Option<T>, Fault> {
-        let stored: Option<Vec<u8>> =
-            self.statement(sql)?.query_row([id.to_be_bytes()], |row| row.get(0)).optional()?;
+    fn one<T: DeserializeOwned>(&self, what: &'static str, sql: &'static str, id: u128) -> Result<Option<T>, Fault> {
+        let stored: Option<Vec<u8>> = self.find(sql, [id.to_be_bytes()], |row| row.get(0))?;
         stored.map(|stored| row::read_json(what, &stored)).transpose()
     }
 

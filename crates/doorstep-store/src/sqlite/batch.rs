@@ -6,10 +6,11 @@ use std::sync::Arc;
 use doorstep_core::id::{DestinationId, TenantId};
 use doorstep_core::store::{Ages, Purged, StoreError, Tally, Write, Written};
 use doorstep_core::time::Timestamp;
-use rusqlite::{CachedStatement, Connection, Params, Transaction, TransactionBehavior, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, Transaction, TransactionBehavior, params};
 
 use super::fault::{Fault, told};
 use super::log::Log;
+use super::statements::Statements;
 use super::stretch::Stretches;
 use crate::minute::minute_of;
 use crate::seal::Keyring;
@@ -89,6 +90,7 @@ impl Writer {
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut batch = Batch {
             sql: &transaction,
+            statements: Statements::of(&transaction),
             keys: &self.keys,
             counters: self.counters,
             stretches: &mut self.stretches,
@@ -114,6 +116,7 @@ impl Writer {
 
 pub(super) struct Batch<'a> {
     pub(super) sql: &'a Transaction<'a>,
+    statements: Statements<'a>,
     pub(super) keys: &'a Keyring,
     pub(super) counters: Counters,
     pub(super) stretches: &'a mut Stretches,
@@ -165,8 +168,32 @@ impl Batch<'_> {
         self.sql.prepare_cached(sql)
     }
 
-    pub(super) fn execute(&self, sql: &str, params: impl Params) -> rusqlite::Result<usize> {
-        self.sql.prepare_cached(sql)?.execute(params)
+    pub(super) fn execute(&self, sql: &'static str, params: impl Params) -> rusqlite::Result<usize> {
+        self.statements.with(sql, |statement| statement.execute(params))
+    }
+
+    /// The first row.
+    pub(super) fn row<A>(
+        &self,
+        sql: &'static str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<A>,
+    ) -> rusqlite::Result<A> {
+        self.statements.with(sql, |statement| statement.query_row(params, read))
+    }
+
+    /// The first row, if there is one.
+    pub(super) fn find<A>(
+        &self,
+        sql: &'static str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<A>,
+    ) -> rusqlite::Result<Option<A>> {
+        self.row(sql, params, read).optional()
+    }
+
+    pub(super) fn exists(&self, sql: &'static str, params: impl Params) -> rusqlite::Result<bool> {
+        self.statements.with(sql, |statement| statement.exists(params))
     }
 
     pub(super) fn count(&mut self, destination_id: DestinationId, at: Timestamp, tally: &Tally) {

@@ -5,7 +5,7 @@ use doorstep_core::id::DeliveryId;
 use doorstep_core::retry::{DeadReason, Progress};
 use doorstep_core::store::{Refusal, Tally, Written};
 use doorstep_core::time::{Millis, Timestamp};
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 
 use super::batch::Batch;
 use super::fault::Fault;
@@ -74,7 +74,7 @@ impl Batch<'_> {
 
     /// None for one that is queued for a destination that was removed.
     fn seq_of(&mut self, id: DeliveryId) -> Result<Option<i64>, Fault> {
-        let seq = self.statement(SEQ_OF)?.query_row([id.0.to_be_bytes()], |row| row.get(0)).optional()?;
+        let seq = self.find(SEQ_OF, [id.0.to_be_bytes()], |row| row.get(0))?;
         let Some(seq) = seq else { return Ok(None) };
         match self.unfinished(seq)? {
             Some((delivery, ..)) if !self.is_destination(delivery.destination_id)? => Ok(None),
@@ -93,7 +93,7 @@ impl Batch<'_> {
                 held: key_place.filter(|_| holds_key),
             })
         };
-        Ok(self.statement(DEAD)?.query_row([seq], read).optional()?)
+        Ok(self.find(DEAD, [seq], read)?)
     }
 
     fn unfinished(&self, seq: i64) -> Result<Option<(Delivery, Standing, Option<u16>)>, Fault> {
@@ -102,6 +102,6 @@ impl Batch<'_> {
                 Standing { behind: row.get(DELIVERY_COLUMNS + 1)?, key_place: row.get(DELIVERY_COLUMNS + 2)? };
             Ok((row::delivery(row)?, standing, row.get(DELIVERY_COLUMNS)?))
         };
-        Ok(self.statement(UNFINISHED)?.query_row([seq], read).optional()?)
+        Ok(self.find(UNFINISHED, [seq], read)?)
     }
 }

@@ -74,10 +74,8 @@ impl Batch<'_> {
 
     pub(super) fn put_destination(&mut self, destination: &Destination) -> Result<Written, Fault> {
         let Destination { id, tenant_id, settings, secrets, created_at, updated_at, version, consent: _ } = destination;
-        let before: Option<i64> = self
-            .statement("select version from destinations where id = ?1")?
-            .query_row([id.0.to_be_bytes()], |row| row.get(0))
-            .optional()?;
+        let sql = "select version from destinations where id = ?1";
+        let before: Option<i64> = self.find(sql, [id.0.to_be_bytes()], |row| row.get(0))?;
         match before.map(i64::cast_unsigned) {
             Some(before) if before.checked_add(1) != Some(*version) => {
                 return Ok(Written::Refused(Refusal::VersionDiffers));
@@ -120,7 +118,7 @@ impl Batch<'_> {
         of_tenant_max: usize,
     ) -> Result<Written, Fault> {
         let owner = destination.tenant_id.0.to_be_bytes();
-        let n: i64 = self.statement(OF_TENANT)?.query_row([owner], |row| row.get(0))?;
+        let n: i64 = self.row(OF_TENANT, [owner], |row| row.get(0))?;
         if n >= row::number(of_tenant_max) && !is_destination(self.sql, destination.id)? {
             return Ok(Written::Refused(Refusal::TooManyDestinations { max: of_tenant_max }));
         }

@@ -3,7 +3,7 @@
 use doorstep_core::event_type::RegisteredType;
 use doorstep_core::route::EventType;
 use doorstep_core::store::{Refusal, Written};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 use super::batch::Batch;
 use super::fault::Fault;
@@ -14,10 +14,8 @@ pub(super) const EVENT_TYPES: &str = "select settings from event_types where nam
 impl Batch<'_> {
     pub(super) fn put_event_type(&mut self, registered: &RegisteredType) -> Result<Written, Fault> {
         let (name, version) = (registered.name.as_str(), registered.version);
-        let before: Option<i64> = self
-            .statement("select version from event_types where name = ?1")?
-            .query_row([name], |row| row.get(0))
-            .optional()?;
+        let sql = "select version from event_types where name = ?1";
+        let before: Option<i64> = self.find(sql, [name], |row| row.get(0))?;
         match before.map(i64::cast_unsigned) {
             Some(before) if before.checked_add(1) != Some(version) => {
                 return Ok(Written::Refused(Refusal::VersionDiffers));

@@ -30,17 +30,21 @@ pub(super) const AT_KEY_PLACE: &str = concat!(
     " from deliveries d where d.destination_id = ?1 and d.ordering_key = ?2 and d.key_place = ?3"
 );
 
+const JOIN_KEY: &str = "
+    insert into ordering_keys (destination_id, ordering_key, last_sequence, last_place) values (?1, ?2, 1, 1)
+    on conflict do update set last_sequence = last_sequence + 1, last_place = last_place + 1
+    returning last_sequence, last_place";
+
+const REJOIN_KEY: &str = "
+    insert into ordering_keys (destination_id, ordering_key, last_sequence, last_place) values (?1, ?2, 0, 1)
+    on conflict do update set last_place = last_place + 1 returning last_place";
+
 impl Batch<'_> {
     /// The next sequence number of a key, and a place at the end of its queue.
     pub(super) fn join_key(&self, destination_id: DestinationId, key: &Arc<str>) -> Result<(u64, Standing), Fault> {
         let behind = self.first_places(destination_id, key)? != (None, None);
-        let mut next = self.statement(
-            "insert into ordering_keys (destination_id, ordering_key, last_sequence, last_place) values (?1, ?2, 1, 1)
-             on conflict do update set last_sequence = last_sequence + 1, last_place = last_place + 1
-             returning last_sequence, last_place",
-        )?;
-        let (sequence, place): (i64, i64) =
-            next.query_row(params![destination_id.0.to_be_bytes(), key], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let of = params![destination_id.0.to_be_bytes(), key];
+        let (sequence, place): (i64, i64) = self.row(JOIN_KEY, of, |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok((sequence.cast_unsigned(), Standing { behind, key_place: Some(place) }))
     }
 
@@ -52,11 +56,7 @@ impl Batch<'_> {
         if let Some(place) = held {
             return Ok(Standing { behind: before(first, place), key_place: held });
         }
-        let mut next = self.statement(
-            "insert into ordering_keys (destination_id, ordering_key, last_sequence, last_place) values (?1, ?2, 0, 1)
-             on conflict do update set last_place = last_place + 1 returning last_place",
-        )?;
-        let place = next.query_row(params![destination_id.0.to_be_bytes(), slot.key], |row| row.get(0))?;
+        let place = self.row(REJOIN_KEY, params![destination_id.0.to_be_bytes(), slot.key], |row| row.get(0))?;
         Ok(Standing { behind: first != (None, None), key_place: Some(place) })
     }
 
@@ -72,16 +72,16 @@ impl Batch<'_> {
             (Some(unfinished), dead) if dead.is_none_or(|dead| unfinished < dead) => unfinished,
             (Some(_) | None, _) => return Ok(None),
         };
-        let mut at_place = self.statement(AT_KEY_PLACE)?;
-        let next = at_place.query_row(params![left.destination_id.0.to_be_bytes(), slot.key, next], row::delivery)?;
+        let of = params![left.destination_id.0.to_be_bytes(), slot.key, next];
+        let next = self.row(AT_KEY_PLACE, of, row::delivery)?;
         self.execute("update deliveries set behind = 0 where seq = ?1", [next.seq.cast_signed()])?;
         Ok(Some(next))
     }
 
     /// The lowest places in a key's queue: of the unfinished, and of the dead that hold it.
     fn first_places(&self, destination_id: DestinationId, key: &str) -> Result<(Option<i64>, Option<i64>), Fault> {
-        let mut first = self.statement(FIRST_OF_KEY)?;
-        Ok(first.query_row(params![destination_id.0.to_be_bytes(), key], |row| Ok((row.get(0)?, row.get(1)?)))?)
+        let of = params![destination_id.0.to_be_bytes(), key];
+        Ok(self.row(FIRST_OF_KEY, of, |row| Ok((row.get(0)?, row.get(1)?)))?)
     }
 }
 

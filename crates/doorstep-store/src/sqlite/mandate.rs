@@ -73,9 +73,9 @@ impl Batch<'_> {
     }
 
     fn owner(&self, id: DeliveryId) -> Result<Option<TenantId>, Fault> {
-        let seq: Option<i64> = self.statement(SEQ_OF)?.query_row([id.0.to_be_bytes()], |row| row.get(0)).optional()?;
+        let seq: Option<i64> = self.find(SEQ_OF, [id.0.to_be_bytes()], |row| row.get(0))?;
         let Some(seq) = seq else { return Ok(None) };
-        let owner = self.statement(OWNER_OF)?.query_row([seq], |row| row::id(row, 0)).optional()?;
+        let owner = self.find(OWNER_OF, [seq], |row| row::id(row, 0))?;
         Ok(owner.map(TenantId))
     }
 }

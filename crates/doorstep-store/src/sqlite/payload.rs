@@ -62,7 +62,7 @@ impl Batch<'_> {
             return Ok(Cover::Clear);
         }
         let read = |row: &Row<'_>| Ok((TenantId(row::id(row, 0)?), row.get::<_, Option<[u8; 8]>>(1)?));
-        let (tenant_id, key_id) = self.statement(KEY_OF_EVENT)?.query_row([row::number(event_seq)], read)?;
+        let (tenant_id, key_id) = self.row(KEY_OF_EVENT, [row::number(event_seq)], read)?;
         let Some(key_id) = key_id else { return Ok(Cover::Clear) };
         let key = self.present_key(tenant_id)?.filter(|key| key.id.bytes() == key_id);
         Ok(key.map_or(Cover::Erased, Cover::Sealed))
@@ -96,7 +96,7 @@ impl Batch<'_> {
 
     /// For every change of the table of keys, also for new ones: rows that make room for others, and move to another page for it, would
     /// leave copies behind that nobody finds when they are erased.
-    fn without_a_trace(&self, sql: &str, params: impl Params) -> rusqlite::Result<usize> {
+    fn without_a_trace(&self, sql: &'static str, params: impl Params) -> rusqlite::Result<usize> {
         self.sql.pragma_update(None, "secure_delete", true)?;
         let changed = self.execute(sql, params);
         self.sql.pragma_update(None, "secure_delete", false)?;

@@ -94,10 +94,10 @@ impl Batch<'_> {
 
     /// Below the first number that is still there, nobody has anything.
     fn purge_stretches(&mut self, limit: usize) -> Result<(), Fault> {
-        let first: Option<i64> = self.statement(FIRST_SEQ)?.query_row([], |row| row.get(0))?;
+        let first: Option<i64> = self.row(FIRST_SEQ, [], |row| row.get(0))?;
         let first = first.unwrap_or(self.counters.seq) / STRETCH;
         self.execute(PURGE_STRETCHES, params![first, row::number(limit)])?;
-        let first: Option<i64> = self.statement("select min(seq) from events")?.query_row([], |row| row.get(0))?;
+        let first: Option<i64> = self.row("select min(seq) from events", [], |row| row.get(0))?;
         let first = first.unwrap_or(self.counters.event_seq) / STRETCH;
         self.execute(PURGE_EVENT_STRETCHES, params![first, row::number(limit)])?;
         Ok(())

@@ -7,7 +7,7 @@ use doorstep_core::delivery::Delivery;
 use doorstep_core::retry::{DeadReason, Decision};
 use doorstep_core::store::{Settled, Tally};
 use doorstep_core::time::Timestamp;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 
 use super::batch::Batch;
 use super::captured;
@@ -93,11 +93,10 @@ impl Batch<'_> {
     }
 
     fn standing(&self, delivery: &Delivery) -> Result<Option<(Standing, Option<u16>)>, Fault> {
-        let mut standing = self.statement(STANDING)?;
         let of = params![delivery.seq.cast_signed(), delivery.id.0.to_be_bytes(), delivery.progress.give_up_at.0];
         let read =
             |row: &rusqlite::Row<'_>| Ok((Standing { behind: row.get(0)?, key_place: row.get(1)? }, row.get(2)?));
-        Ok(standing.query_row(of, read).optional()?)
+        Ok(self.find(STANDING, of, read)?)
     }
 
     fn put_back(&self, delivery: &Delivery, last_status: Option<u16>) -> Result<(), Fault> {

@@ -1,7 +1,7 @@
 //! What removed destinations leave behind goes a little at a time. Until then nobody sees it.
 
 use doorstep_core::id::DestinationId;
-use rusqlite::{OptionalExtension, Params, params};
+use rusqlite::{Params, params};
 
 use super::batch::Batch;
 use super::fault::Fault;
@@ -28,7 +28,7 @@ impl Batch<'_> {
     pub(super) fn sweep(&self, limit: usize) -> Result<usize, Fault> {
         let mut swept = 0;
         while swept < limit
-            && let Some(id) = self.statement(TO_SWEEP)?.query_row([], |row| row.get(0)).optional()?
+            && let Some(id) = self.find(TO_SWEEP, [], |row| row.get(0))?
         {
             swept += self.sweep_one(id, limit - swept)?;
             if swept < limit {
@@ -56,6 +56,6 @@ impl Batch<'_> {
     }
 
     pub(super) fn was_removed(&self, id: DestinationId) -> Result<bool, Fault> {
-        Ok(self.statement("select 1 from removed_destinations where id = ?1")?.exists([id.0.to_be_bytes()])?)
+        Ok(self.exists("select 1 from removed_destinations where id = ?1", [id.0.to_be_bytes()])?)
     }
 }
