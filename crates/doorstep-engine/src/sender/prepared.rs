@@ -261,9 +261,14 @@ pub(super) fn shown_answer(headers: &HeaderMap) -> Vec<(String, String)> {
 fn shown(headers: &HeaderMap, hidden: impl Fn(&str) -> bool) -> Vec<(String, String)> {
     let text = |name: &str, value: &HeaderValue| match hidden(name) {
         true => MASK.to_owned(),
-        false => String::from_utf8_lossy(value.as_bytes()).into_owned(),
+        false => text_of(value.as_bytes()),
     };
     headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(name.as_str(), value))).collect()
+}
+
+/// Nearly all is text, and to make sure of that is much faster than to look for what is not.
+fn text_of(bytes: &[u8]) -> String {
+    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes).into_owned(), str::to_owned)
 }
 
 #[cfg(test)]
