@@ -20,6 +20,7 @@ const PAGE_MAX: usize = 200;
 const LIMIT_DEFAULT: usize = 50;
 /// Even `--all` ends somewhere: more is for an export.
 const ALL_MAX: usize = 100_000;
+const UNEXPECTED: &str = "the answer is not what this version expects: is it a Doorstep server?";
 
 #[derive(clap::Args)]
 #[group(skip)]
@@ -149,8 +150,7 @@ impl Session {
         query.push(("limit", limit.to_string()));
         query.extend(cursor.map(|cursor| ("cursor", cursor)));
         let text = self.client.ask(Method::GET, &[path], &query, None).await?;
-        Ok(serde_json::from_str(&text)
-            .context("the answer is not what this version expects: is it a Doorstep server?")?)
+        Ok(serde_json::from_str(&text).context(UNEXPECTED)?)
     }
 
     /// Everything there is of a kind, for commands that look for something in it.
@@ -158,7 +158,8 @@ impl Session {
         let (mut cursor, mut found) = (None, Vec::new());
         loop {
             let page = self.page(path, filters, PAGE_MAX, cursor).await?;
-            found.extend(page.data.iter().filter_map(|raw| serde_json::from_str(raw.get()).ok()));
+            let things: Result<Vec<Value>, _> = page.data.iter().map(|raw| serde_json::from_str(raw.get())).collect();
+            found.extend(things.context(UNEXPECTED)?);
             cursor = page.next_cursor;
             if cursor.is_none() {
                 return Ok(found);
