@@ -81,6 +81,8 @@ async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) ->
 
 /// A client that hangs up must not leave its request half done: on disk, with nobody told of it. The same event again
 /// would be answered as a duplicate, and never delivered.
+///
+/// A task for each request also costs less than none: the connection, which looks for more to read whenever it is woken, is woken once.
 async fn to_its_end(answered: impl Future<Output = Response> + Send + 'static) -> Response {
     tokio::spawn(answered).await.unwrap_or_else(|_| {
         // The panic itself has been logged where it happened.

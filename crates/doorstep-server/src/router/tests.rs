@@ -3,10 +3,14 @@
 use std::collections::BTreeSet;
 
 use axum::Router;
+use axum::response::IntoResponse;
 use axum::routing::get;
+use futures_util::FutureExt;
 use http::StatusCode;
 use serde_json::Value;
+use tokio::sync::oneshot;
 
+use super::to_its_end;
 use crate::auth::world::World;
 use crate::openapi::seen::DOCUMENT;
 
@@ -54,4 +58,25 @@ async fn no_path_answers_to_a_method_that_is_not_described() {
             assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED, "{method} {path}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_request_whose_client_has_gone_comes_to_its_end() {
+    let (go_on, going_on) = oneshot::channel::<()>();
+    let (done, is_done) = oneshot::channel();
+    let mut answered = Box::pin(to_its_end(async {
+        going_on.await.unwrap();
+        done.send(()).unwrap();
+        StatusCode::OK.into_response()
+    }));
+    assert!(answered.as_mut().now_or_never().is_none());
+    drop(answered);
+    go_on.send(()).unwrap();
+    is_done.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_panic_is_an_answer_and_not_the_end_of_the_connection() {
+    let answer = to_its_end(async { panic!("on purpose") }).await;
+    assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
 }
