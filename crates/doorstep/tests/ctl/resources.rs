@@ -269,7 +269,7 @@ fn a_portal_is_a_link_to_this_server() {
     let server = Server::start();
     let tenant = server.run(&["tenants", "create", "Acme", "-q"]).word();
     let link = server.run(&["portal", &tenant, "--expires-in", "10m"]).word();
-    assert!(link.starts_with(&format!("{}/portal/#code=", server.base)), "{link}");
+    assert!(link.starts_with(&format!("{}/portal/#code=", server.base())), "{link}");
 }
 
 #[test]

@@ -2,46 +2,37 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::running::Running;
+
 const KEY: &str = "a-key-for-these-tests-and-nothing-else";
 
 /// The real binary on a port and a directory of its own.
 pub(crate) struct Server {
-    process: Child,
-    pub(crate) base: String,
+    running: Running,
     pub(crate) directory: TempDir,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }
 
 impl Server {
     pub(crate) fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let mut process = Command::new(env!("CARGO_BIN_EXE_doorstep"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_doorstep"));
+        command
             .args(["serve", "--listen", "127.0.0.1:0", "--allow-targets", "127.0.0.0/8", "--log-level", "warn"])
             .arg("--data-dir")
             .arg(directory.path().join("data"))
             .env_clear()
-            .env("DOORSTEP_ADMIN_KEY", KEY)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let mut said = lines.filter_map(|line| Some(line.split_once("listening on ")?.1.to_owned()));
-        let base = said.next().unwrap();
-        Self { process, base, directory }
+            .env("DOORSTEP_ADMIN_KEY", KEY);
+        Self { running: Running::start(&mut command), directory }
+    }
+
+    pub(crate) fn base(&self) -> &str {
+        &self.running.base
     }
 
     /// Runs a command with the administrator's key.
@@ -50,7 +41,7 @@ impl Server {
     }
 
     pub(crate) fn run_with(&self, words: &[&str], key: &str) -> Ran {
-        let env = [("DOORSTEP_URL", self.base.as_str()), ("DOORSTEP_API_KEY", key)];
+        let env = [("DOORSTEP_URL", self.base()), ("DOORSTEP_API_KEY", key)];
         run(words, &env, self.directory.path().to_str().unwrap())
     }
 }

@@ -106,7 +106,7 @@ async fn a_receiver_may_agree_later_with_the_link_that_came_with_the_question() 
     let made = server.destination(&receiver.url, json!({"verification": "cloudevents_options"})).await;
     let path = format!("/v1/destinations/{}", text(&made, "id"));
     let link = receiver.next().await.header("webhook-request-callback").to_owned();
-    assert!(link.starts_with(&format!("{}{path}/consent?expires=", server.base)), "{link}");
+    assert!(link.starts_with(&format!("{}{path}/consent?expires=", server.base())), "{link}");
     server.send_one("evt-1").await;
 
     let other = server.destination(&receiver.url, json!({"verification": "cloudevents_options", "event_types": ["x"]}));

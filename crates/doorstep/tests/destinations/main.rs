@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+#[path = "../shared/running.rs"]
+mod running;
 mod support;
 
 mod identity;

@@ -25,7 +25,7 @@ async fn a_thin_delivery_leads_to_the_payload_and_to_nothing_else() {
         std::mem::swap(&mut html, &mut json);
     }
     let url = text(&html, "payload_url");
-    assert!(url.starts_with(&format!("{}/v1/events/evt-1/payload?", server.base)), "{url}");
+    assert!(url.starts_with(&format!("{}/v1/events/evt-1/payload?", server.base())), "{url}");
 
     let fetched = server.fetch(&url).await;
     assert_eq!(fetched.status(), StatusCode::OK);
@@ -59,7 +59,7 @@ async fn a_thin_delivery_leads_to_the_payload_and_to_nothing_else() {
     }
     let unsigned = url.split_once("&signature").unwrap().0;
     assert_eq!(server.fetch(unsigned).await.status(), StatusCode::UNPROCESSABLE_ENTITY);
-    assert_eq!(server.fetch(&format!("{}/v1/events/evt-1", server.base)).await.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(server.fetch(&format!("{}/v1/events/evt-1", server.base())).await.status(), StatusCode::UNAUTHORIZED);
 
     let path = format!("/v1/destinations/{}", text(&made, "id"));
     server.post(&format!("{path}/secrets/rotate"), json!({})).await;
@@ -120,7 +120,7 @@ async fn the_link_to_what_is_not_kept_is_gone() {
     server.post(&format!("/v1/destinations/{}/test", text(&made, "id")), json!({})).await;
     let url = text(&receiver.next().await.json(), "payload_url");
     let path = url.strip_prefix("http://[::1]:1/x/").unwrap_or_else(|| panic!("{url}"));
-    let answer = server.fetch(&format!("{}/{path}", server.base)).await;
+    let answer = server.fetch(&format!("{}/{path}", server.base())).await;
     assert_eq!(answer.status(), StatusCode::GONE, "of a test no record is kept");
 }
 

@@ -1,8 +1,7 @@
 //! A server of its own for each test, and receivers that keep what they got.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -10,9 +9,11 @@ use std::time::Duration;
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader as AsyncBufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
+
+use crate::running::Running;
 
 /// Slower than any machine should be.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -22,48 +23,25 @@ static HTTP: LazyLock<Client> = LazyLock::new(|| Client::builder().no_proxy().bu
 
 /// The real binary on a port and a directory of its own, with one tenant.
 pub(crate) struct Server {
-    process: Child,
-    pub(crate) base: String,
+    running: Running,
     pub(crate) tenant_id: String,
     flags: Vec<String>,
     directory: TempDir,
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// The process, and where it listens.
-fn run(directory: &TempDir, flags: &[String]) -> (Child, String) {
+fn run(directory: &TempDir, flags: &[String]) -> Running {
     let listen: &[&str] = if flags.iter().any(|flag| flag == "--listen") { &[] } else { &["--listen", "127.0.0.1:0"] };
-    let mut process = Command::new(env!("CARGO_BIN_EXE_doorstep"))
-        .arg("serve")
-        .args(listen)
-        .args(["--allow-targets", "127.0.0.0/8", "--log-level", "warn"])
-        .args(flags)
-        .arg("--data-dir")
-        .arg(directory.path())
-        .env("DOORSTEP_ADMIN_KEY", KEY)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(process.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let mut said = lines.filter_map(|line| Some(line.split_once("listening on ")?.1.to_owned()));
-    let base = said.next().unwrap();
-    (process, base)
+    let mut command = Command::new(env!("CARGO_BIN_EXE_doorstep"));
+    command.arg("serve").args(listen).args(["--allow-targets", "127.0.0.0/8", "--log-level", "warn"]).args(flags);
+    Running::start(command.arg("--data-dir").arg(directory.path()).env("DOORSTEP_ADMIN_KEY", KEY))
 }
 
 impl Server {
     pub(crate) async fn start(flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let (process, base) = run(&directory, &flags);
-        let mut server = Self { process, base, tenant_id: String::new(), flags, directory };
+        let running = run(&directory, &flags);
+        let mut server = Self { running, tenant_id: String::new(), flags, directory };
         let tenant = server.post("/v1/tenants", json!({"name": "Acme"})).await;
         server.tenant_id = text(&tenant, "id");
         server
@@ -71,14 +49,18 @@ impl Server {
 
     /// Ends it in good order, and starts it again on another port.
     pub(crate) fn restart(&mut self) {
-        let asked = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status().unwrap();
-        assert!(asked.success());
-        assert!(self.process.wait().unwrap().success());
-        (self.process, self.base) = run(&self.directory, &self.flags);
+        let process = &mut self.running.process;
+        assert!(Command::new("kill").args(["-TERM", &process.id().to_string()]).status().unwrap().success());
+        assert!(process.wait().unwrap().success());
+        self.running = run(&self.directory, &self.flags);
+    }
+
+    pub(crate) fn base(&self) -> &str {
+        &self.running.base
     }
 
     pub(crate) fn ask(&self, method: Method, path: &str) -> RequestBuilder {
-        HTTP.request(method, format!("{}{path}", self.base)).bearer_auth(KEY)
+        HTTP.request(method, format!("{}{path}", self.base())).bearer_auth(KEY)
     }
 
     pub(crate) async fn post(&self, path: &str, body: Value) -> Value {
@@ -167,7 +149,7 @@ impl Receiver {
             while let Ok((stream, _)) = listener.accept().await {
                 let (seen, answer) = (seen.clone(), Arc::clone(&answer));
                 tokio::spawn(async move {
-                    let mut stream = AsyncBufReader::new(stream);
+                    let mut stream = BufReader::new(stream);
                     while let Some(request) = read(&mut stream).await {
                         let answer = answer(&request);
                         let _ = seen.send(request);
@@ -186,7 +168,7 @@ impl Receiver {
     }
 }
 
-async fn read(stream: &mut AsyncBufReader<tokio::net::TcpStream>) -> Option<Received> {
+async fn read(stream: &mut BufReader<tokio::net::TcpStream>) -> Option<Received> {
     let mut headers = BTreeMap::new();
     let mut line = String::new();
     stream.read_line(&mut line).await.ok().filter(|n| *n > 0)?;

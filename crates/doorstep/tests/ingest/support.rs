@@ -1,28 +1,20 @@
 //! A server of one's own.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::running::Running;
+
 const KEY: &str = "a-long-administrators-key-for-tests";
 
 pub(crate) struct Server {
-    process: Child,
-    url: String,
+    running: Running,
     client: reqwest::Client,
     pub(crate) dir: TempDir,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }
 
 #[derive(Debug)]
@@ -53,20 +45,14 @@ impl Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_doorstep"));
         command.arg("serve").current_dir(dir.path()).env_clear().envs(settings.iter().copied());
         command.env("DOORSTEP_LISTEN", "127.0.0.1:0").env("DOORSTEP_ADMIN_KEY", KEY);
-        let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let url = lines.find_map(|line| Some(line.unwrap().split_once("listening on ")?.1.trim().to_owned())).unwrap();
-        // Whatever else it says has to go somewhere.
-        std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
-        Self { process, url, client: reqwest::Client::new(), dir }
+        let running = Running::start(command.stderr(Stdio::null()));
+        Self { running, client: reqwest::Client::new(), dir }
     }
 
     /// Kills it, and starts it again in the same directory.
-    pub(crate) fn restart(mut self, settings: &[(&str, &str)]) -> Self {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-        let dir = std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap());
-        drop(self);
+    pub(crate) fn restart(self, settings: &[(&str, &str)]) -> Self {
+        let Self { running, dir, .. } = self;
+        drop(running);
         Self::start_in(dir, settings)
     }
 
@@ -81,7 +67,7 @@ impl Server {
             .iter()
             .map(|(name, value)| (HeaderName::try_from(*name).unwrap(), HeaderValue::from_str(value).unwrap()))
             .collect();
-        let request = self.client.request(method, format!("{}{path}", self.url)).bearer_auth(KEY);
+        let request = self.client.request(method, format!("{}{path}", self.running.base)).bearer_auth(KEY);
         let response = request.headers(headers).body(body).send().await.unwrap();
         let (status, headers) = (response.status(), response.headers().clone());
         let bytes = response.bytes().await.unwrap();
