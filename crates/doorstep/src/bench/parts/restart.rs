@@ -27,6 +27,7 @@ impl Bench {
         sleep(self.third()).await;
         engine.kill().await?;
         let report = load.report().await?;
+        anyhow::ensure!(report.taken > 0, "nothing was acknowledged before the engine was killed");
         let unknown: HashSet<u64> = report.unknown.iter().copied().collect();
 
         let began = Instant::now();
@@ -43,6 +44,7 @@ impl Bench {
         let arrivals = self.receiver.arrivals().await?;
         let after = Duration::from_nanos(arrivals.last_new_at).saturating_sub(ready_at);
         drop(engine);
+        self.row(Row::new("restart: acknowledged before", report.taken as f64, ""));
         self.row(Row::new("restart: ready", ready.as_secs_f64() * 1e3, "ms"));
         self.row(Row::new("restart: acknowledged and still missing when ready", left as f64, ""));
         let row = Row::new("restart: all acknowledged has arrived after", after.as_secs_f64() * 1e3, "ms");
