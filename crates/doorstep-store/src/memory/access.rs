@@ -184,12 +184,18 @@ impl Access {
 
     /// Keys and sessions that have ended, the keys first.
     pub(super) fn purge_access(&mut self, ages: Ages, limit: usize) -> usize {
-        let ended = self.keys.values().filter(|key| key.ended_at().is_some_and(|at| at < ages.audit));
-        let keys: Vec<KeyId> = ended.map(|key| key.id).take(limit).collect();
+        let ended = self.keys.values().filter_map(|key| Some((key.ended_at().filter(|at| *at < ages.audit)?, key.id)));
+        let keys = oldest(ended, limit);
         self.keys.retain(|id, _| !keys.contains(id));
         let over = self.sessions.values().filter(|session| session.expires_at < ages.sessions);
-        let sessions: Vec<SessionId> = over.map(|session| session.id).take(limit - keys.len()).collect();
+        let sessions = oldest(over.map(|session| (session.expires_at, session.id)), limit - keys.len());
         self.sessions.retain(|id, _| !sessions.contains(id));
         keys.len() + sessions.len()
     }
+}
+
+fn oldest<T: Ord>(ended: impl Iterator<Item = (Timestamp, T)>, limit: usize) -> Vec<T> {
+    let mut ended: Vec<(Timestamp, T)> = ended.collect();
+    ended.sort_unstable();
+    ended.into_iter().map(|(_, id)| id).take(limit).collect()
 }

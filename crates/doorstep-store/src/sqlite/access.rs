@@ -16,11 +16,13 @@ use super::row;
 
 pub(super) const PURGE_KEYS: &str = "
     delete from api_keys where id in (
-        select id from api_keys where ended_at is not null and ended_at < ?1 order by id limit ?2)";
+        select id from api_keys where ended_at is not null and ended_at < ?1 order by ended_at, id limit ?2)";
 
 pub(super) const PURGE_SESSIONS: &str = "
     delete from portal_sessions where id in (
-        select id from portal_sessions where expires_at < ?1 order by id limit ?2)";
+        select id from portal_sessions where expires_at < ?1 order by expires_at, id limit ?2)";
+
+pub(super) const END_SESSIONS: &str = "delete from portal_sessions where tenant_id = ?1";
 
 impl Batch<'_> {
     pub(super) fn put_api_key(&self, key: &ApiKey) -> Result<Written, Fault> {
@@ -109,7 +111,7 @@ impl Batch<'_> {
     }
 
     pub(super) fn end_portal_sessions(&self, tenant_id: TenantId) -> Result<Written, Fault> {
-        self.execute("delete from portal_sessions where tenant_id = ?1", [tenant_id.0.to_be_bytes()])?;
+        self.execute(END_SESSIONS, [tenant_id.0.to_be_bytes()])?;
         Ok(Written::Saved)
     }
 

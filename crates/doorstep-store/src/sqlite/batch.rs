@@ -27,6 +27,8 @@ pub(super) struct Writer {
     tenant_keys: HashMap<TenantId, Arc<TenantKey>>,
     may_seal: bool,
     log: Log,
+    /// A transaction has begun and has come to no end, good or bad.
+    under_way: bool,
 }
 
 /// The last numbers given out. Kept, so that none is ever given out twice.
@@ -56,6 +58,7 @@ impl Writer {
             tenant_keys: HashMap::new(),
             may_seal,
             log,
+            under_way: false,
         })
     }
 
@@ -72,14 +75,28 @@ impl Writer {
     }
 
     /// All or nothing. Whatever went wrong, the next one starts afresh.
-    fn transact<A>(&mut self, work: impl FnOnce(&mut Batch<'_>) -> Result<A, Fault>) -> Result<A, StoreError> {
-        self.try_transact(work).map_err(|fault| {
-            // What was noted may have been rolled back.
-            self.stretches.forget();
-            self.event_stretches.forget();
-            self.tenant_keys.clear();
+    pub(super) fn transact<A>(
+        &mut self,
+        work: impl FnOnce(&mut Batch<'_>) -> Result<A, Fault>,
+    ) -> Result<A, StoreError> {
+        if self.under_way {
+            // The last one ended in a panic, somebody's mistake.
+            self.forget();
+        }
+        self.under_way = true;
+        let done = self.try_transact(work);
+        self.under_way = false;
+        done.map_err(|fault| {
+            self.forget();
             told(fault)
         })
+    }
+
+    /// What was noted may have been rolled back: above all a tenant's key that is on no disk.
+    fn forget(&mut self) {
+        self.stretches.forget();
+        self.event_stretches.forget();
+        self.tenant_keys.clear();
     }
 
     fn try_transact<A>(&mut self, work: impl FnOnce(&mut Batch<'_>) -> Result<A, Fault>) -> Result<A, Fault> {

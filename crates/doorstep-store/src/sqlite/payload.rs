@@ -64,8 +64,16 @@ impl Batch<'_> {
         let read = |row: &Row<'_>| Ok((TenantId(row::id(row, 0)?), row.get::<_, Option<[u8; 8]>>(1)?));
         let (tenant_id, key_id) = self.row(KEY_OF_EVENT, [row::number(event_seq)], read)?;
         let Some(key_id) = key_id else { return Ok(Cover::Clear) };
-        let key = self.present_key(tenant_id)?.filter(|key| key.id.bytes() == key_id);
-        Ok(key.map_or(Cover::Erased, Cover::Sealed))
+        let key = match self.present_key(tenant_id) {
+            Ok(key) => key,
+            // What became of a delivery has to be written in any case, or nothing else would be from then on.
+            Err(Fault::Unreadable { what, source }) => {
+                tracing::error!(%tenant_id, error = %source, "{what} cannot be read: what its receivers answer is not kept");
+                None
+            }
+            Err(fault @ (Fault::Sqlite(_) | Fault::Missing { .. })) => return Err(fault),
+        };
+        Ok(key.filter(|key| key.id.bytes() == key_id).map_or(Cover::Erased, Cover::Sealed))
     }
 
     fn tenant_key(&mut self, tenant_id: TenantId) -> Result<Arc<TenantKey>, Fault> {

@@ -7,8 +7,8 @@ use rusqlite::{Connection, StatementStatus};
 
 use super::list::{Table, search};
 use super::{
-    accept, activity, audit, by_hand, catalog, due, event_list, event_types, key, list, mandate, payload, purge,
-    settle, stretch, sweep,
+    accept, access, activity, audit, by_hand, catalog, due, event_list, event_types, key, list, mandate, payload,
+    purge, settle, stretch, sweep,
 };
 use crate::conformance::samples::{DST, TENANT};
 
@@ -136,6 +136,21 @@ fn every_statement_uses_the_index_that_was_made_for_it() {
             ],
         ),
         (catalog::OF_TENANT, vec!["destinations USING COVERING INDEX destinations_by_tenant (tenant_id=?)"]),
+        (
+            access::PURGE_KEYS,
+            vec![
+                "api_keys USING PRIMARY KEY (id=?)",
+                "api_keys USING COVERING INDEX api_keys_by_end (ended_at>? AND ended_at<?)",
+            ],
+        ),
+        (
+            access::PURGE_SESSIONS,
+            vec![
+                "portal_sessions USING PRIMARY KEY (id=?)",
+                "portal_sessions USING COVERING INDEX portal_sessions_by_end (expires_at<?)",
+            ],
+        ),
+        (access::END_SESSIONS, vec!["portal_sessions USING INDEX portal_sessions_by_tenant (tenant_id=?)"]),
         (event_types::EVENT_TYPES, vec!["event_types USING PRIMARY KEY (name>?)"]),
         (catalog::QUEUED, vec!["backlogs USING PRIMARY KEY (destination_id=?)"]),
         (sweep::LEFT_DUE, vec!["deliveries USING INDEX deliveries_due (destination_id=?)"]),

@@ -266,6 +266,27 @@ fn a_mistake_of_ours_costs_one_batch_and_not_the_store() {
     open(directory.path()).unwrap();
 }
 
+/// The key was rolled back with the rest: what is sealed with it could never be read.
+#[test]
+fn a_mistake_of_ours_leaves_no_key_behind_that_is_on_no_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let open =
+        || SqliteStore::open(directory.path(), keys(1).sealing_payloads(true), &SqliteLimits::default()).unwrap();
+    let store = open();
+    one(&store, put(DST)).unwrap();
+    let failed: Result<(), _> = wait(store.writer.ask(|writer| {
+        writer.transact(|batch| {
+            batch.write(accept(1, None), NOW)?;
+            panic!("on purpose");
+        })
+    }));
+    assert!(is_unavailable(failed));
+    one(&store, accept(2, None)).unwrap();
+    drop(store);
+    let found = ask(open().event(Reach::All, None, "event-2".parse().unwrap()));
+    assert_eq!(found.len(), 1, "it was accepted, so it can be read");
+}
+
 #[test]
 fn a_full_queue_makes_callers_wait_and_loses_none_of_them() {
     let directory = tempfile::tempdir().unwrap();

@@ -232,12 +232,17 @@ create table api_keys (
     key       blob not null
 ) strict, without rowid;
 
+create index api_keys_by_end on api_keys (ended_at) where ended_at is not null;
+
 create table portal_sessions (
     id         blob primary key,
     tenant_id  blob not null,
     expires_at integer not null,
     session    blob not null
 ) strict, without rowid;
+
+create index portal_sessions_by_end on portal_sessions (expires_at);
+create index portal_sessions_by_tenant on portal_sessions (tenant_id);
 
 -- Append-only, and taken away from the front. No number is given out twice.
 create table audit (
