@@ -78,7 +78,7 @@ pub trait Store: Send + Sync {
     /// Events that fit a filter, newest first.
     fn event_list(&self, reach: Reach, filter: EventFilter, page: Page) -> Reply<'_, Vec<EventSummary>>;
 
-    /// A delivery, finished or not, with all its attempts.
+    /// A delivery, finished or not, with its last attempts.
     fn delivery(&self, reach: Reach, id: DeliveryId) -> Reply<'_, Option<DeliveryHistory>>;
 
     /// Deliveries that fit a filter, newest first.
@@ -367,9 +367,12 @@ impl AuditFilter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryHistory {
     pub summary: DeliverySummary,
-    /// In the order in which they were made.
+    /// In the order in which they were made, the last [`ATTEMPTS_TOLD_MAX`] of them.
     pub attempts: Vec<Attempt>,
 }
+
+/// Whoever is throttled has as many attempts as it likes: what is read of them at once has an end.
+pub const ATTEMPTS_TOLD_MAX: usize = 100;
 
 /// A stretch of a list: those that come after the one with this number in ingest order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -79,6 +79,7 @@ macro_rules! store_conforms {
             what_has_ended_is_settled_no_more,
             what_has_run_out_of_time_is_found,
             a_delivery_keeps_its_history,
+            of_a_long_history_the_last_part_is_told,
             only_the_dead_can_be_sent_again,
             a_person_ends_what_has_not_ended,
             one_with_nothing_to_send_ends_with_a_note_and_lets_its_key_go,

@@ -18,8 +18,9 @@ use doorstep_core::outcome::Fault;
 use doorstep_core::reach::Reach;
 use doorstep_core::retry::{DeadReason, Decision};
 use doorstep_core::store::{
-    Activity, ActivityQuery, Ages, Backlog, ByHand, Codes, DeliveryFilter, DeliveryHistory, DeliveryStatus, DuePage,
-    DueQuery, EventFilter, EventSummary, Page, Purged, Refusal, Statuses, StoredDestination, Tally, Write, Written,
+    ATTEMPTS_TOLD_MAX, Activity, ActivityQuery, Ages, Backlog, ByHand, Codes, DeliveryFilter, DeliveryHistory,
+    DeliveryStatus, DuePage, DueQuery, EventFilter, EventSummary, Page, Purged, Refusal, Statuses, StoredDestination,
+    Tally, Write, Written,
 };
 use doorstep_core::time::{Millis, Timestamp};
 
@@ -212,6 +213,17 @@ pub fn a_delivery_keeps_its_history(subject: &mut dyn Subject) {
     assert_eq!(ended.summary.ended_at, Some(NOW + Millis(9)));
     let expected = [attempt(1, Answer::Status(503), NOW), attempt(2, Answer::Fault(Fault::AnswerTimedOut), NOW)];
     assert_eq!(ended.attempts, expected);
+}
+
+pub fn of_a_long_history_the_last_part_is_told(subject: &mut dyn Subject) {
+    set_up(subject, &[accept(1, None)]);
+    let n = u32::try_from(ATTEMPTS_TOLD_MAX).expect("few") + 3;
+    for _ in 0..n {
+        one(subject, settle(&read(subject, 1), Decision::Requeue, BehindDead::Skip, NOW));
+    }
+    let history = ask(subject.store().delivery(Reach::All, DeliveryId(1))).expect("it is kept");
+    assert_eq!(history.summary.delivery.requests, n);
+    assert_eq!(history.attempts.iter().map(|attempt| attempt.number).collect::<Vec<_>>(), (4..=n).collect::<Vec<_>>());
 }
 
 pub fn event_types_are_registered_changed_and_removed_by_name(subject: &mut dyn Subject) {

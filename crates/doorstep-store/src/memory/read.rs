@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use doorstep_core::attempt::Attempt;
 use doorstep_core::delivery::{Delivery, Place};
 use doorstep_core::destination::Tenant;
 use doorstep_core::event::Event;
@@ -11,8 +12,8 @@ use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
 use doorstep_core::reach::Reach;
 use doorstep_core::route::EventType;
 use doorstep_core::store::{
-    Activity, ActivityQuery, Backlog, DeliveryFilter, DeliveryHistory, DeliveryStatus, DeliverySummary, DuePage,
-    DueQuery, EventFilter, EventSummary, NAMESAKES_MAX, Page, Statuses, StoredDestination,
+    ATTEMPTS_TOLD_MAX, Activity, ActivityQuery, Backlog, DeliveryFilter, DeliveryHistory, DeliveryStatus,
+    DeliverySummary, DuePage, DueQuery, EventFilter, EventSummary, NAMESAKES_MAX, Page, Statuses, StoredDestination,
 };
 use doorstep_core::time::Timestamp;
 
@@ -113,8 +114,10 @@ impl Memory {
 
     pub(super) fn delivery(&self, reach: Reach, id: DeliveryId) -> Option<DeliveryHistory> {
         let summary = Some(self.summary(self.rows.get(&id)?)).filter(|line| reach.covers(line.tenant_id))?;
-        let attempts = self.attempts.iter().filter(|(of, _)| *of == id).map(|(_, attempt)| attempt.clone());
-        Some(DeliveryHistory { summary, attempts: attempts.collect() })
+        let last = self.attempts.iter().rev().filter(|(of, _)| *of == id).take(ATTEMPTS_TOLD_MAX);
+        let mut attempts: Vec<Attempt> = last.map(|(_, attempt)| attempt.clone()).collect();
+        attempts.reverse();
+        Some(DeliveryHistory { summary, attempts })
     }
 
     pub(super) fn deliveries(&self, reach: Reach, filter: DeliveryFilter, page: Page) -> Vec<DeliverySummary> {

@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use doorstep_core::attempt::Attempt;
 use doorstep_core::id::{DeliveryId, EventId, TenantId};
-use doorstep_core::store::{DeliveryFilter, DeliveryHistory, DeliveryStatus, DeliverySummary, Page, Statuses};
+use doorstep_core::store::{
+    ATTEMPTS_TOLD_MAX, DeliveryFilter, DeliveryHistory, DeliveryStatus, DeliverySummary, Page, Statuses,
+};
 use doorstep_core::time::Timestamp;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
@@ -102,16 +104,17 @@ pub(super) fn delivery(sql: &Connection, keys: &Keyring, id: DeliveryId) -> Resu
 }
 
 pub(super) const ATTEMPTS: &str =
-    concat!("select ", attempt_columns!(), " from attempts where delivery_seq = ?1 order by n");
+    concat!("select ", attempt_columns!(), " from attempts where delivery_seq = ?1 order by n desc limit ?2");
 
 fn attempts(sql: &Connection, keys: &Keyring, tenant_id: TenantId, seq: i64) -> Result<Vec<Attempt>, Fault> {
     let mut opener = Opener::new(sql, keys);
     let mut of_delivery = sql.prepare_cached(ATTEMPTS)?;
-    let mut rows = of_delivery.query([seq])?;
+    let mut rows = of_delivery.query(params![seq, row::number(ATTEMPTS_TOLD_MAX)])?;
     let mut attempts = Vec::new();
     while let Some(row) = rows.next()? {
         attempts.push(opener.attempt(tenant_id, row)?);
     }
+    attempts.reverse();
     Ok(attempts)
 }
 
