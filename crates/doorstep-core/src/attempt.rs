@@ -23,6 +23,12 @@ pub struct Attempt {
 }
 
 impl Attempt {
+    /// Bytes of what was said on either side.
+    pub fn content_bytes(&self) -> usize {
+        let headers = self.request_headers.iter().chain(&self.response_headers);
+        self.response_body.len() + headers.map(|(name, value)| name.len() + value.len()).sum::<usize>()
+    }
+
     /// That it was made, and what came of it; nothing of what was said.
     pub fn without_captured(self) -> Self {
         Self { request_headers: Vec::new(), response_headers: Vec::new(), response_body: Bytes::new(), ..self }

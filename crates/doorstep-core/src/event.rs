@@ -29,6 +29,12 @@ pub struct Event {
 }
 
 impl Event {
+    /// Bytes of what a producer may make long.
+    pub fn content_bytes(&self) -> usize {
+        let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        self.payload.len() + headers
+    }
+
     /// Whether a producer said the same with both, whenever that was (I2).
     pub fn says_the_same_as(&self, other: &Self) -> bool {
         let Self { id, tenant_id, event_type, content_type, payload, .. } = self;

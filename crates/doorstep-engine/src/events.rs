@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use doorstep_core::event::Event;
 use doorstep_core::id::TenantId;
-use doorstep_core::store::Store;
+use doorstep_core::store::{Store, StoreError};
 
 /// Bytes of events that are kept for deliveries to come.
 pub const CACHED_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// What an event takes in memory beside its payload, about: without it, small ones would be kept without bound.
+/// What an event takes in memory beside its payload and its headers, about: without it, small ones would be kept without bound.
 const EVENT_BYTES: usize = 512;
 
 pub struct Events {
@@ -84,11 +84,7 @@ impl Events {
         if missing.is_empty() {
             return found;
         }
-        let read = self.store.events(missing.clone()).await.unwrap_or_else(|fault| {
-            tracing::error!(error = %fault, "events could not be read");
-            Vec::new()
-        });
-        let read: HashMap<u64, Option<Arc<Event>>> = missing.into_iter().zip(read).collect();
+        let read = self.read(missing).await;
         for (seq, found) in seqs.iter().zip(&mut found) {
             match read.get(seq) {
                 Some(Some(event)) => *found = Found::Event(Arc::clone(event)),
@@ -105,6 +101,27 @@ impl Events {
             cache.put(seq, event);
         }
         found
+    }
+
+    /// One that cannot be read must not hold up the others: if they cannot be had together, each is asked for by itself.
+    async fn read(&self, seqs: Vec<u64>) -> HashMap<u64, Option<Arc<Event>>> {
+        match self.store.events(seqs.clone()).await {
+            Ok(read) => seqs.into_iter().zip(read).collect(),
+            Err(StoreError::Corrupt(_)) if seqs.len() > 1 => {
+                let mut read = HashMap::new();
+                for seq in seqs {
+                    match self.store.events(vec![seq]).await {
+                        Ok(one) => read.extend(one.into_iter().map(|event| (seq, event))),
+                        Err(fault) => tracing::error!(seq, error = %fault, "an event could not be read"),
+                    }
+                }
+                read
+            }
+            Err(fault) => {
+                tracing::error!(error = %fault, "events could not be read");
+                HashMap::new()
+            }
+        }
     }
 
     fn cache(&self) -> std::sync::MutexGuard<'_, Cache> {
@@ -137,7 +154,7 @@ impl Cache {
 }
 
 fn bytes(event: &Event) -> usize {
-    EVENT_BYTES + event.payload.len()
+    EVENT_BYTES + event.content_bytes()
 }
 
 #[cfg(test)]
@@ -197,6 +214,28 @@ mod tests {
         assert_eq!(events.cache().events.len(), 1);
     }
 
+    /// The payload of one was damaged on disk.
+    #[tokio::test]
+    async fn one_that_cannot_be_read_does_not_hold_up_the_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || {
+            let keys = Keyring::new(MasterKey::new(&[1; KEY_LEN])).sealing_payloads(true);
+            SqliteStore::open(directory.path(), keys, &SqliteLimits::default()).unwrap()
+        };
+        let accept = |n: u128| {
+            let event = Event { id: EventId::generated(n), ..Event::clone(&event(9)) };
+            Write::Accept(Box::new(NewEvent { event, key: None, deliveries: Vec::new() }))
+        };
+        let store = open();
+        store.write(vec![accept(1), accept(2), accept(3)], Timestamp(0)).await.unwrap();
+        drop(store);
+        let file = rusqlite::Connection::open(directory.path().join("doorstep.db")).unwrap();
+        assert_eq!(file.execute("update events set payload = zeroblob(40) where seq = 2", []).unwrap(), 1);
+        drop(file);
+        let found = Events::new(Arc::new(open())).get(vec![1, 2, 3]).await;
+        assert!(matches!(found[..], [Found::Event(_), Found::NotNow, Found::Event(_)]), "{found:?}");
+    }
+
     #[test]
     fn memory_is_bounded_and_the_oldest_goes_first() {
         let mut cache = Cache::default();
@@ -223,5 +262,11 @@ mod tests {
             cache.put(seq, event(0));
         }
         assert!(cache.events.len() <= CACHED_BYTES_MAX / EVENT_BYTES, "small ones are bounded too");
+        let wordy = Event { headers: vec![("x".to_owned(), "y".repeat(16_000))], ..Event::clone(&event(0)) };
+        let wordy = Arc::new(wordy);
+        for seq in 0..10_000 {
+            cache.put(seq, Arc::clone(&wordy));
+        }
+        assert!(cache.events.len() <= CACHED_BYTES_MAX / 16_000, "and those with much beside the payload");
     }
 }

@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use doorstep_core::attempt::Attempt;
+use doorstep_core::event::NewDelivery;
 use doorstep_core::store::{Store, StoreError, Write, Written};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
@@ -129,8 +131,9 @@ impl Drop for Load {
 
 fn bytes(write: &Write) -> usize {
     let payload = match write {
-        Write::Accept(new) => new.event.payload.len(),
-        Write::Settle(settled) => settled.attempt.as_ref().map_or(0, |attempt| attempt.response_body.len()),
+        Write::Accept(new) => new.event.content_bytes() + new.deliveries.len() * size_of::<NewDelivery>(),
+        Write::Settle(settled) => settled.attempt.as_ref().map_or(0, Attempt::content_bytes),
+        Write::ByHand(by_hand) => return bytes(&by_hand.change),
         Write::SaveGate { .. }
         | Write::Consented { .. }
         | Write::Revive { .. }
@@ -140,7 +143,6 @@ fn bytes(write: &Write) -> usize {
         | Write::PutDestination(_)
         | Write::AddDestination { .. }
         | Write::RemoveDestination { .. }
-        | Write::ByHand(_)
         | Write::PutApiKey(_)
         | Write::ChangeApiKey(_)
         | Write::RevokeApiKey { .. }

@@ -222,6 +222,10 @@ async fn producers_are_told_to_come_back_when_too_many_bytes_wait() {
     let waits = writer.write_for_certain(accept(2, 8_000)).await;
     let refused = writer.write(accept(3, 2_000)).await;
     assert!(matches!(refused, Err(WriteFault::Busy)), "{refused:?}");
+    let headers = vec![("x".to_owned(), "y".repeat(2_000))];
+    let wordy = NewEvent { event: Event { headers, ..event(5, "a.b") }, key: None, deliveries: Vec::new() };
+    let refused = writer.write(vec![Write::Accept(Box::new(wordy))]).await;
+    assert!(matches!(refused, Err(WriteFault::Busy)), "headers count as well: {refused:?}");
     let small = writer.write(accept(4, 100)).await;
     assert!(matches!(small, Err(WriteFault::Store(_))), "there is room, but the store is in trouble: {small:?}");
     store.trouble(false);
