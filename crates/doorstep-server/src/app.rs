@@ -16,6 +16,7 @@ use crate::auth::Proxies;
 use crate::auth::notes::Notes;
 use crate::auth::ring::{KeyRing, Sessions};
 use crate::auth::strangers::Strangers;
+use crate::bodies::Bodies;
 use crate::problem::Problem;
 use crate::rates::Rates;
 use crate::searches::Searches;
@@ -82,6 +83,7 @@ pub struct App {
     pub(crate) counts: Counts,
     pub(crate) rates: Rates,
     pub(crate) watchers: Watchers,
+    pub(crate) bodies: Bodies,
     /// True once streams have to come to their end.
     pub(crate) ending: watch::Sender<bool>,
 }
@@ -121,6 +123,7 @@ impl App {
             counts,
             rates,
             watchers,
+            bodies: Bodies::default(),
             ending,
         }
     }

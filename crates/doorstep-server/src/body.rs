@@ -3,14 +3,15 @@
 use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
-use http::HeaderMap;
 use http::header::CONTENT_TYPE;
+use http::{Extensions, HeaderMap};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::app::App;
+use crate::auth::caller::Caller;
+use crate::bodies::Part;
 use crate::object::Object;
 use crate::problem::{Code, Problem};
 
@@ -28,8 +29,9 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
-        check_is_json(request.headers())?;
-        let bytes = read(request.into_body(), BODY_BYTES_MAX, app.limits.body_within).await?;
+        let (head, body) = request.into_parts();
+        check_is_json(&head.headers)?;
+        let bytes = read(app, &head.extensions, body, BODY_BYTES_MAX).await?;
         parse(&bytes).map(|Object(given)| Self(given))
     }
 }
@@ -43,7 +45,7 @@ impl<T: DeserializeOwned + Default> FromRequest<Arc<App>> for OptionalJson<T> {
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
         let (head, body) = request.into_parts();
-        let bytes = read(body, BODY_BYTES_MAX, app.limits.body_within).await?;
+        let bytes = read(app, &head.extensions, body, BODY_BYTES_MAX).await?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
@@ -64,29 +66,32 @@ pub(crate) fn check_is_json(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(Code::NotJson, "send the body as JSON, with the header `Content-Type: application/json`"))
 }
 
-/// The whole body, or why not.
-pub(crate) async fn read(body: Body, max: usize, within: Duration) -> Result<Bytes, Problem> {
-    match tokio::time::timeout(within, collect(body, max)).await {
-        Ok(Ok(Some(bytes))) => Ok(bytes),
-        Ok(Ok(None)) => Err(Problem::too_large(format!("the body is longer than {max} bytes: make it shorter"))),
-        Ok(Err(_)) => Err(Problem::malformed("the body broke off before its end: send it again")),
-        Err(_) => Err(Problem::new(
-            Code::TooSlow,
-            format!("the body did not arrive within {} s: send it again", within.as_secs()),
-        )),
+/// The whole body, or why not. A body takes its time: whoever was let in with its head may have been shut out since.
+pub(crate) async fn read(app: &App, of: &Extensions, body: Body, max: usize) -> Result<Bytes, Problem> {
+    let (caller, within) = (of.get::<Caller>(), app.limits.body_within);
+    let part = app.bodies.begin(caller.map(|caller| &caller.actor));
+    let Ok(collected) = tokio::time::timeout(within, collect(body, max, part)).await else {
+        let detail = format!("the body did not arrive within {} s: send it again", within.as_secs());
+        return Err(Problem::new(Code::TooSlow, detail));
+    };
+    if caller.is_some_and(|caller| !caller.is_still_good(app)) {
+        return Err(Problem::unauthorized("this credential ended while the body was on its way: ask for a new one"));
     }
+    collected
 }
 
 /// The whole body, unless it is longer than `max`. What is too long is still read: a connection that is closed before
 /// is reset, and the client would never see why.
-async fn collect(mut body: Body, max: usize) -> Result<Option<Bytes>, axum::Error> {
+async fn collect(mut body: Body, max: usize, mut part: Part<'_>) -> Result<Bytes, Problem> {
+    let too_large = || Problem::too_large(format!("the body is longer than {max} bytes: make it shorter"));
     // Who announces more than that is told at once: nothing of it is asked for (`Expect: 100-continue`), or read.
     if body.size_hint().lower() > (max + DISCARDED_BYTES_MAX) as u64 {
-        return Ok(None);
+        return Err(too_large());
     }
     let (mut frames, mut length) = (Vec::new(), 0);
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame?.into_data() else { continue };
+        let frame = frame.map_err(|_| Problem::malformed("the body broke off before its end: send it again"))?;
+        let Ok(data) = frame.into_data() else { continue };
         length += data.len();
         if length > max + DISCARDED_BYTES_MAX {
             break;
@@ -94,14 +99,18 @@ async fn collect(mut body: Body, max: usize) -> Result<Option<Bytes>, axum::Erro
         if length > max {
             frames.clear();
         } else {
+            // Most are there at once, and hold nothing up.
+            if !body.is_end_stream() {
+                part.take(data.len())?;
+            }
             frames.push(data);
         }
     }
     if length > max {
-        return Ok(None);
+        return Err(too_large());
     }
     // Mostly there is one, which needs no copy.
-    Ok(Some(if frames.len() == 1 { frames.swap_remove(0) } else { frames.concat().into() }))
+    Ok(if frames.len() == 1 { frames.swap_remove(0) } else { frames.concat().into() })
 }
 
 /// Reads JSON; a fault names its place.

@@ -12,6 +12,7 @@ mod app;
 mod problem;
 mod ask;
 mod body;
+mod bodies;
 mod field;
 mod object;
 mod etag;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
@@ -48,7 +48,8 @@ fn described(guarded: OpenApiRouter<Arc<App>>) -> OpenApiRouter<Arc<App>> {
         .merge(api::health::routes())
         .merge(api::portal_sessions::open_routes())
         .merge(api::payloads::routes())
-        .merge(api::destinations::consent::open_routes());
+        .merge(api::destinations::consent::open_routes())
+        .route_layer(from_fn(finish));
     OpenApiRouter::with_openapi(openapi::description()).merge(guarded).merge(open)
 }
 
@@ -77,6 +78,11 @@ async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) ->
         response
     };
     Ok(to_its_end(answered).await)
+}
+
+/// What stands before the others: a code that was spent, or consent that was given, has its consequences although the client has gone.
+async fn finish(request: Request, next: Next) -> Response {
+    to_its_end(next.run(request)).await
 }
 
 /// A client that hangs up must not leave its request half done: on disk, with nobody told of it. The same event again

@@ -80,6 +80,8 @@ pub(crate) struct DeliveryView {
 pub(crate) struct DeliveryDetail {
     #[serde(flatten)]
     delivery: DeliveryView,
+    /// The last 100 at most, in the order in which they were made; `request_count` says how many there were.
+    #[schema(max_items = 100)]
     attempts: Vec<AttemptView>,
 }
 

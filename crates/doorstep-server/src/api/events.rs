@@ -205,7 +205,7 @@ async fn take_one(app: &App, reach: Reach, request: Request) -> Result<(Accepted
         body::check_is_json(&head.headers)?;
     }
     let key = idempotency_key(&head.headers)?;
-    let bytes = body::read(sent, body_max(app.limits.payload_max), app.limits.body_within).await?;
+    let bytes = body::read(app, &head.extensions, sent, body_max(app.limits.payload_max)).await?;
     let new = match form {
         Form::Own => body::parse::<Object<_>>(&bytes)?.0,
         Form::Structured => cloud::structured(&bytes, &head.uri)?,
@@ -238,11 +238,13 @@ impl Intake<'_> {
         let form = self.form;
         let elsewhere = |problem: Problem| problem.elsewhere(|pointer| form.pointer(pointer));
         // A copy: an event that waits must keep neither what its connection reads into nor a whole batch.
+        let is_named = new.is_named() || key.is_some();
         let offer = new.read(self.app, self.reach, key, bytes::Bytes::copy_from_slice).map_err(elsewhere)?;
         let Offer { mut event, key } = offer;
-        check_type(self.app, self.reach, &event, &mut self.suggest_max).await.map_err(elsewhere)?;
-        event.trace = self.trace;
+        // First of all: what comes next may have to read.
         self.standing = keep_rate(self.app, self.reach, &event)?.or(self.standing);
+        check_type(self.app, self.reach, (&event, is_named), &mut self.suggest_max).await.map_err(elsewhere)?;
+        event.trace = self.trace;
         Ok(Offer { event, key })
     }
 }
@@ -280,7 +282,7 @@ async fn accept_batch(State(app): State<Arc<App>>, caller: Caller, request: Requ
     let (head, sent) = request.into_parts();
     body::check_is_json(&head.headers)?;
     let key = idempotency_key(&head.headers)?;
-    let bytes = body::read(sent, app.limits.batch_bytes_max, app.limits.body_within).await?;
+    let bytes = body::read(&app, &head.extensions, sent, app.limits.batch_bytes_max).await?;
     let (form, batch, prefix) = match Form::of(&head) {
         Form::Structured => (Form::Structured, NewBatch { events: body::parse(&bytes)? }, ""),
         Form::Own | Form::Binary => (Form::Own, body::parse::<Object<_>>(&bytes)?.0, "/events"),

@@ -25,7 +25,6 @@ use super::tenants::check_name;
 use crate::app::App;
 use crate::ask::{Id, Query};
 use crate::auth::caller::Caller;
-use crate::auth::ring::KEYS_MAX;
 use crate::body::Json;
 use crate::etag::etag;
 use crate::page::Stretch;
@@ -119,8 +118,8 @@ pub(crate) struct KeyList {
     responses((status = 201, body = NewKeyView)))]
 async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<NewKey>) -> Result<Response, Problem> {
     let (text, key) = new.read(&app, &caller)?;
-    if !app.keys.has_room(app.engine.now()) {
-        let detail = format!("{KEYS_MAX} keys are in use at most: revoke one that is not needed any more");
+    if let Some(max) = app.keys.is_full(caller.reach, app.engine.now()) {
+        let detail = format!("{max} keys are in use at most: revoke one that is not needed any more");
         return Err(Problem::new(Code::TooManyKeys, detail));
     }
     let after = told(&key);
@@ -198,9 +197,15 @@ fn told(key: &ApiKey) -> Value {
 }
 
 /// Nobody makes a key that is good where, or when, their own is not.
-fn beyond(app: &App, caller: &Caller, ranges: &[IpNet], expires_at: Option<Timestamp>) -> Vec<FieldFault> {
-    let Actor::Key { id, .. } = &caller.actor else { return Vec::new() };
-    let Some(held) = app.keys.get(*id) else { return Vec::new() };
+fn beyond(
+    app: &App,
+    caller: &Caller,
+    ranges: &[IpNet],
+    expires_at: Option<Timestamp>,
+) -> Result<Vec<FieldFault>, Problem> {
+    let Actor::Key { id, .. } = &caller.actor else { return Ok(Vec::new()) };
+    let revoked = || Problem::unauthorized("this key was revoked meanwhile: ask for a new one");
+    let held = app.keys.get(*id).ok_or_else(revoked)?;
     let (own, mut faults) = (&held.key, Vec::new());
     if !own.bounds_source(ranges) {
         let own: Vec<String> = own.source_cidrs.iter().map(ToString::to_string).collect();
@@ -213,7 +218,7 @@ fn beyond(app: &App, caller: &Caller, ranges: &[IpNet], expires_at: Option<Times
         let detail = format!("goes beyond the end of your own key: name a time up to {}", When(end));
         faults.push(FieldFault::new("/expires_at", detail));
     }
-    faults
+    Ok(faults)
 }
 
 impl NewKey {
@@ -234,7 +239,7 @@ impl NewKey {
         }
         let source_cidrs = read_ranges(&self.source_cidrs, &mut faults);
         check_end(self.expires_at, now, &mut faults);
-        faults.extend(beyond(app, caller, &source_cidrs, self.expires_at.map(|at| at.0)));
+        faults.extend(beyond(app, caller, &source_cidrs, self.expires_at.map(|at| at.0))?);
         if !faults.is_empty() {
             return Err(Problem::invalid(faults));
         }

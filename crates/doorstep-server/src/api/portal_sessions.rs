@@ -27,7 +27,6 @@ use crate::app::App;
 use crate::ask::Query;
 use crate::auth::caller::Caller;
 use crate::auth::cookie;
-use crate::auth::ring::SESSIONS_MAX;
 use crate::auth::source::Source;
 use crate::body::Json;
 use crate::problem::{Code, Problem};
@@ -109,8 +108,8 @@ async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<New
         return Err(Problem::invalid_at("/expires_in_ms", detail));
     }
     let now = app.engine.now();
-    if !app.sessions.has_room(now) {
-        let detail = format!("{SESSIONS_MAX} portal sessions are open at most: some are over within the hour");
+    if let Some(max) = app.sessions.is_full(caller.reach, now) {
+        let detail = format!("{max} portal sessions are open at most: some are over within the hour");
         return Err(Problem::new(Code::TooManyPortalSessions, detail));
     }
     let id = SessionId(app.engine.new_id());

@@ -7,12 +7,15 @@ use std::sync::{Arc, PoisonError, RwLock};
 use doorstep_core::api_key::{ApiKey, KeyHash};
 use doorstep_core::id::{KeyId, SessionId, TenantId};
 use doorstep_core::portal::{PortalKey, PortalSession};
+use doorstep_core::reach::Reach;
 use doorstep_core::time::{Millis, Timestamp};
 
 /// Keys that are good for something, at the same time.
 pub(crate) const KEYS_MAX: usize = 10_000;
 /// Portal sessions at the same time.
 pub(crate) const SESSIONS_MAX: usize = 100_000;
+/// Of both, whoever is limited to a tenant makes no more for it than this part: the others need some too.
+pub(crate) const TENANTS_PART: usize = 10;
 /// When a key was used is noted this often, at most.
 const NOTED_EVERY: Millis = Millis::from_mins(1);
 
@@ -61,14 +64,9 @@ impl KeyRing {
         self.write(|keys| keys.remove(&id));
     }
 
-    /// Whether there is room for another one, once those that have expired are gone.
-    pub(crate) fn has_room(&self, now: Timestamp) -> bool {
-        self.write(|keys| {
-            if keys.len() >= KEYS_MAX {
-                keys.retain(|_, held| !held.key.is_over(now));
-            }
-            keys.len() < KEYS_MAX
-        })
+    /// How many there may be, if there is no room for another one that somebody with this reach makes, even without those that have expired.
+    pub(crate) fn is_full(&self, reach: Reach, now: Timestamp) -> Option<usize> {
+        self.write(|keys| is_full(keys, KEYS_MAX, reach, |held| held.key.tenant_id, |held| held.key.is_over(now)))
     }
 
     /// The keys that were used, and whose last note is old.
@@ -119,12 +117,16 @@ impl Sessions {
         self.write(|sessions| sessions.retain(|_, session| session.tenant_id != of));
     }
 
-    pub(crate) fn has_room(&self, now: Timestamp) -> bool {
+    /// As with keys.
+    pub(crate) fn is_full(&self, reach: Reach, now: Timestamp) -> Option<usize> {
         self.write(|sessions| {
-            if sessions.len() >= SESSIONS_MAX {
-                sessions.retain(|_, session| now < session.expires_at);
-            }
-            sessions.len() < SESSIONS_MAX
+            is_full(
+                sessions,
+                SESSIONS_MAX,
+                reach,
+                |session| Some(session.tenant_id),
+                |session| session.expires_at <= now,
+            )
         })
     }
 
@@ -144,6 +146,25 @@ impl Sessions {
     fn write<T>(&self, write: impl FnOnce(&mut HashMap<SessionId, PortalSession>) -> T) -> T {
         write(&mut self.0.write().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+fn is_full<K, V>(
+    held: &mut HashMap<K, V>,
+    max: usize,
+    reach: Reach,
+    tenant_of: impl Fn(&V) -> Option<TenantId>,
+    is_over: impl Fn(&V) -> bool,
+) -> Option<usize> {
+    let (max, tenant_id) = match reach {
+        Reach::All => (max, None),
+        Reach::Tenant(tenant_id) => (max / TENANTS_PART, Some(tenant_id)),
+    };
+    let counts = |one: &V| tenant_id.is_none() || tenant_of(one) == tenant_id;
+    let n = |held: &HashMap<K, V>| held.values().filter(|one| counts(one)).count();
+    if n(held) >= max {
+        held.retain(|_, one| !is_over(one));
+    }
+    (n(held) >= max).then_some(max)
 }
 
 #[cfg(test)]
@@ -184,11 +205,25 @@ mod tests {
     }
 
     #[test]
+    fn a_tenant_fills_its_own_part_and_no_more() {
+        let (ring, max) = (KeyRing::default(), KEYS_MAX / TENANTS_PART);
+        let reach = Reach::Tenant(TenantId(1));
+        (1..max as u128).for_each(|id| ring.put(ApiKey { tenant_id: Some(TenantId(1)), ..key(id) }));
+        assert_eq!(ring.is_full(reach, Timestamp(4)), None);
+        ring.put(ApiKey { tenant_id: Some(TenantId(1)), ..key(0) });
+        assert_eq!(ring.is_full(reach, Timestamp(4)), Some(max));
+        assert_eq!(ring.is_full(Reach::Tenant(TenantId(2)), Timestamp(4)), None);
+        assert_eq!(ring.is_full(Reach::All, Timestamp(4)), None);
+        assert_eq!(ring.is_full(reach, Timestamp(5)), None, "those that have expired are gone");
+    }
+
+    #[test]
     fn a_full_ring_makes_room_by_what_has_expired() {
         let ring = KeyRing::default();
         (0..KEYS_MAX as u128).for_each(|id| ring.put(key(id)));
-        assert!(!ring.has_room(Timestamp(4)));
-        assert!(ring.has_room(Timestamp(5)));
+        assert_eq!(ring.is_full(Reach::All, Timestamp(4)), Some(KEYS_MAX));
+        assert_eq!(ring.is_full(Reach::Tenant(TenantId(1)), Timestamp(4)), None, "it has its own part");
+        assert_eq!(ring.is_full(Reach::All, Timestamp(5)), None);
         ring.put(ApiKey { revoked_at: Some(Timestamp(1)), ..key(7) });
         assert!(ring.get(KeyId(7)).is_none(), "a revoked key is good for nothing");
     }

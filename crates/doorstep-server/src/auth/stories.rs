@@ -9,6 +9,7 @@ use doorstep_core::portal::{PortalKey, PortalSession};
 use doorstep_core::reach::Reach;
 use doorstep_core::store::Write;
 use doorstep_core::time::Millis;
+use futures_util::FutureExt;
 use http::{Request, StatusCode};
 use serde_json::{Value, json};
 
@@ -300,4 +301,38 @@ async fn all_portal_sessions_of_a_tenant_end_at_once() {
     let looks = async |token| world.ask_with(&With::Cookie(token), "GET", "/v1/events", Value::Null).await.0;
     assert_eq!((looks(own).await, looks(foreign).await), (StatusCode::UNAUTHORIZED, StatusCode::OK));
     assert_eq!(world.store.portal_sessions(Reach::All, None, 9).await.unwrap().len(), 1);
+}
+
+/// Whoever holds back the body of a request that was let in gets nothing done with it after the credential has ended.
+#[tokio::test]
+async fn a_credential_that_ends_while_a_body_is_on_its_way_does_nothing_any_more() {
+    let world = World::new().await;
+    let (id, key) = make_key(&world, json!({ "name": "k", "scopes": ["admin", "ingest"] })).await;
+    let event = json!({ "tenant_id": world.own.tenant, "type": "a.b", "payload": 1 });
+    let change = json!({ "name": "changed" });
+    let tenant = format!("/v1/tenants/{}", world.own.tenant);
+    let requests = [
+        ("POST", "/v1/keys", json!({ "name": "heir", "scopes": ["admin"] })),
+        ("POST", "/v1/events", event.clone()),
+        ("POST", "/v1/events/batch", json!({ "events": [event] })),
+        ("PATCH", &*tenant, change),
+    ];
+    let mut held_back = Vec::new();
+    for (method, path, body) in requests {
+        let (rest, coming) = tokio::sync::oneshot::channel();
+        let coming = futures_util::stream::once(async { coming.await.map_err(std::io::Error::other) });
+        let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+        let request = request.header("authorization", format!("Bearer {key}")).body(Body::from_stream(coming)).unwrap();
+        let mut answer = Box::pin(world.call(request));
+        assert!((&mut answer).now_or_never().is_none(), "{path}: its body is not there yet");
+        held_back.push((path, answer, rest, body));
+    }
+    let (status, _) = world.ask("DELETE", &format!("/v1/keys/{id}"), Value::Null).await;
+    assert_eq!(status, StatusCode::NO_CONTENT);
+    for (path, answer, rest, body) in held_back {
+        rest.send(body.to_string()).unwrap();
+        assert_eq!(answer.await.status(), StatusCode::UNAUTHORIZED, "{path}");
+    }
+    let (_, keys) = world.ask("GET", "/v1/keys", Value::Null).await;
+    assert!(!keys.to_string().contains("heir"), "{keys}");
 }

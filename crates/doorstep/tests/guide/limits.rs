@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
+use doorstep_core::store::ATTEMPTS_TOLD_MAX;
 use doorstep_core::time::Millis;
 use doorstep_core::{
     address, api_key, audit, consent, custom_headers, filter, gate, hints, id, outcome, output, retry, route,
@@ -92,6 +93,7 @@ fn the_api_and_its_events_are_bounded_as_the_page_says() {
     let (limits, connections) = (Limits::default(), ConnectionLimits::default());
     says(api, "body of a batch", &[mib(limits.batch_bytes_max)]);
     says(api, "time for a body to arrive", &[duration(limits.body_within)]);
+    says(api, "attempts that are shown of a delivery", &[count(ATTEMPTS_TOLD_MAX)]);
     says(api, "watchers of `/v1/stream`", &[count(limits.watchers_max)]);
     let part = |of: usize| count(limits.watchers_max / of);
     let (of_one, of_bound) = (part(watchers::CREDENTIALS_PART), part(watchers::BOUND_CREDENTIALS_PART));
@@ -235,6 +237,15 @@ fn what_is_private_is_bounded_as_the_page_says() {
         ("api/tenants.rs", "WEIGHT_MAX: u32 = 1_000;", "weight of a tenant", "1,000"),
         ("api/deliveries.rs", "NOTE_CHARS_MAX: usize = 1_000;", "note of a decision", "1,000"),
         ("auth/ring.rs", "KEYS_MAX: usize = 10_000;", "API keys in use", "10,000"),
+        ("auth/ring.rs", "TENANTS_PART: usize = 10;", "API keys in use", "a tenth"),
+        ("auth/ring.rs", "TENANTS_PART: usize = 10;", "portal sessions", "a tenth"),
+        (
+            "bodies.rs",
+            "ARRIVING_BYTES_MAX: usize = 256 * 1024 * 1024;",
+            "bytes of all bodies that are on their way",
+            "256 MiB",
+        ),
+        ("bodies.rs", "CREDENTIALS_PART: usize = 4;", "bytes of all bodies that are on their way", "a quarter"),
         ("auth/ring.rs", "SESSIONS_MAX: usize = 100_000;", "portal sessions", "100,000"),
         ("api/keys.rs", "CIDRS_MAX: usize = 50;", "ranges of a key (`source_cidrs`)", "50"),
         (

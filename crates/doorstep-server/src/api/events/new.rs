@@ -140,6 +140,11 @@ impl<'a> NewEvent<'a> {
         }
     }
 
+    /// Whether it has an ID of its producer's.
+    pub(super) fn is_named(&self) -> bool {
+        self.id.is_some()
+    }
+
     /// The event that is meant, whatever its type asks for. `keep` makes bytes of ours out of those of the body.
     pub(super) fn read(
         self,
@@ -225,12 +230,18 @@ impl<'a> NewEvent<'a> {
 }
 
 /// Whether it is of a type that may come, with a payload as that type's look (I4). One that came before may come again, whatever
-/// has become of its type since: it is nothing new (I2). `suggest_max` goes down with each name that is suggested.
-pub(super) async fn check_type(app: &App, reach: Reach, event: &Event, suggest_max: &mut usize) -> Result<(), Problem> {
+/// has become of its type since: it is nothing new (I2). One whose ID was made here cannot have come before. `suggest_max` goes down with each
+/// name that is suggested.
+pub(super) async fn check_type(
+    app: &App,
+    reach: Reach,
+    (event, is_named): (&Event, bool),
+    suggest_max: &mut usize,
+) -> Result<(), Problem> {
     let name = &event.event_type;
     let unknown = app.limits.strict_event_types && app.engine.event_type(name).is_none();
     let misfits = if unknown { Vec::new() } else { app.engine.misfits(event) };
-    if !unknown && misfits.is_empty() || came_before(app, reach, event).await? {
+    if !unknown && misfits.is_empty() || is_named && came_before(app, reach, event).await? {
         return Ok(());
     }
     if !unknown {

@@ -80,7 +80,7 @@ pub(crate) async fn change(
     check_match(&headers, before.version)?;
     let mut changed = before.clone();
     change.apply(&mut changed, app.engine.now())?;
-    let faults = beyond(&app, &caller, &changed.source_cidrs, changed.expires_at);
+    let faults = beyond(&app, &caller, &changed.source_cidrs, changed.expires_at)?;
     if !faults.is_empty() {
         return Err(Problem::invalid(faults));
     }
@@ -108,7 +108,7 @@ pub(crate) async fn rotate(
     let before = good(&app, &caller, id).await?;
     check_match(&headers, before.version)?;
     // Whoever has its new secret can do what it can.
-    if !beyond(&app, &caller, &before.source_cidrs, before.expires_at).is_empty() {
+    if !beyond(&app, &caller, &before.source_cidrs, before.expires_at)?.is_empty() {
         let detail = "this key is limited less than your own, in its ranges or its end: use one that is not limited";
         return Err(Problem::new(Code::LessLimited, detail));
     }
