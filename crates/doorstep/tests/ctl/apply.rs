@@ -66,6 +66,19 @@ fn a_file_is_applied_once_and_then_there_is_nothing_to_do() {
 }
 
 #[test]
+fn a_destination_moves_with_its_headers() {
+    let server = Server::start();
+    let file = server.directory.path().join("doorstep.yaml");
+    let apply = || server.run(&["apply", "-f", "doorstep.yaml"]);
+    fs::write(&file, FILE).unwrap();
+    apply().ok();
+    fs::write(&file, FILE.replace("127.0.0.1:9/billing", "127.0.0.2:9/billing")).unwrap();
+    let moved = apply();
+    assert!(moved.ok().contains("    headers: *** → ***\n    url: http://127.0.0.1:9/billing → "), "{}", moved.ok());
+    assert!(apply().told().contains("nothing to do"));
+}
+
+#[test]
 fn a_file_that_makes_no_sense_says_where() {
     let server = Server::start();
     let file = server.directory.path().join("doorstep.yaml");

@@ -30,6 +30,7 @@ pub(super) fn is_secret(field: &str) -> bool {
 
 pub(super) fn changes(wanted: &Map<String, Value>, there: &Value, rules: Rules) -> Result<Vec<Change>, String> {
     let mut changes = Vec::new();
+    let moves = wanted.get("url").is_some_and(|after| url(after) != url(&there["url"]));
     for (field, after) in wanted {
         let Some(before) = there.get(field) else {
             // The signing secret is given once, when the destination is made.
@@ -38,7 +39,9 @@ pub(super) fn changes(wanted: &Map<String, Value>, there: &Value, rules: Rules) 
             }
             return Err(format!("there is no field `{field}`"));
         };
-        if same(field, before, after, rules)? {
+        // The server hands headers to no other host than the one they were given for.
+        let given_again = field == "headers" && moves && !names(after).is_empty();
+        if !given_again && same(field, before, after, rules)? {
             continue;
         }
         let (before, after, sent) = (before.clone(), after.clone(), sent(field, before, after));
@@ -171,6 +174,17 @@ mod tests {
         assert_eq!(differ(json!({"headers": {"a": "1"}}), there.clone(), again).unwrap(), ["headers"]);
         assert!(differ(json!({"concurrency": null}), there.clone(), KEEP).unwrap_err().contains("write the value"));
         assert!(differ(json!({"concurency": 1}), there, KEEP).unwrap_err().contains("no field `concurency`"));
+    }
+
+    #[test]
+    fn headers_go_along_to_a_new_url() {
+        let there = json!({"url": "https://x.example/", "headers": {"a": "***"}});
+        let moved = |headers: Value| json!({"url": "https://y.example/", "headers": headers});
+        assert_eq!(differ(moved(json!({"A": "1"})), there.clone(), KEEP).unwrap(), ["headers", "url"]);
+        let stays = json!({"url": "https://x.example", "headers": {"A": "1"}});
+        assert_eq!(differ(stays, there, KEEP).unwrap(), [""; 0]);
+        let bare = json!({"url": "https://x.example/", "headers": {}});
+        assert_eq!(differ(moved(json!({})), bare, KEEP).unwrap(), ["url"], "there are none to give");
     }
 
     #[test]
