@@ -3,6 +3,9 @@
 //! The server completes what it is given: a limit gets its burst, a policy its defaults. So both sides are read as the
 //! server reads them before they are compared.
 
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use doorstep_core::filter::Filter;
 use doorstep_core::retry::{PolicySpec, RetryPolicy};
 use doorstep_core::route::TypePatterns;
@@ -57,11 +60,9 @@ fn same(field: &str, before: &Value, after: &Value, rules: Rules) -> Result<bool
     let wrong = |why: String| format!("{field}: {why}");
     Ok(match field {
         "headers" => !rules.rewrite_secrets && names(before) == names(after),
-        "tls" => {
-            !rules.rewrite_secrets
-                && before["client_certificate"].is_null() == after["client_certificate_pem"].is_null()
-        }
-        "rate_limit" | "ingest_rate" | "signing" | "schemas" => within(after, before),
+        "tls" => !rules.rewrite_secrets && same_tls(before, after),
+        "schemas" => same_schemas(before, after),
+        "rate_limit" | "ingest_rate" | "signing" => within(after, before),
         "policy" => policy(before).map_err(wrong)? == policy(after).map_err(wrong)?,
         "event_types" if after.is_array() => patterns(before).map_err(wrong)? == patterns(after).map_err(wrong)?,
         "filter" if after.is_object() && before.is_object() => {
@@ -77,6 +78,34 @@ fn can_be_none(field: &str) -> bool {
         field,
         "contact_email" | "filter" | "description" | "example" | "ttl_ms" | "headers" | "tls" | "ingest_rate"
     )
+}
+
+/// Of a client certificate the server shows its fingerprint, and of the key nothing.
+fn same_tls(before: &Value, after: &Value) -> bool {
+    let (shown, given) = (&before["client_certificate"], &after["client_certificate_pem"]);
+    let same_certificate = match given.as_str() {
+        Some(pem) => fingerprint(pem).is_some_and(|sha256| shown["sha256"] == sha256),
+        None => shown.is_null(),
+    };
+    same_certificate && before["ca_pem"] == after["ca_pem"]
+}
+
+/// Of the first certificate, as the server and `openssl x509 -fingerprint -sha256` have it.
+fn fingerprint(pem: &str) -> Option<String> {
+    let (_, rest) = pem.split_once("-----BEGIN CERTIFICATE-----")?;
+    let (body, _) = rest.split_once("-----END CERTIFICATE-----")?;
+    let body: String = body.split_whitespace().collect();
+    let der = STANDARD.decode(body).ok()?;
+    Some(digest(&SHA256, &der).as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Whether each version that is wanted is there, word for word: what a schema says more is a rule more. There may be
+/// other versions.
+fn same_schemas(before: &Value, after: &Value) -> bool {
+    match after {
+        Value::Object(all) => all.iter().all(|(version, schema)| before.get(version) == Some(schema)),
+        other => before == other,
+    }
 }
 
 /// Whether all of it is in there; there may be more.
@@ -190,8 +219,44 @@ mod tests {
     #[test]
     fn of_schemas_only_the_new_ones_are_sent() {
         let wanted = json!({"schemas": {"1": {"type": "object"}, "2": {"type": "array"}}});
-        let there = json!({"schemas": {"1": {"type": "object"}}});
+        let there = json!({"schemas": {"1": {"type": "object"}, "0": {}}});
         let found = changes(wanted.as_object().unwrap(), &there, KEEP).unwrap();
         assert_eq!(found[0].sent, json!({"2": {"type": "array"}}));
+    }
+
+    #[test]
+    fn a_schema_is_the_same_only_word_for_word() {
+        let there = json!({"schemas": {"1": {"type": "object", "required": ["a"]}, "2": {}}});
+        let differs =
+            |schema: Value| !differ(json!({"schemas": {"1": schema}}), there.clone(), KEEP).unwrap().is_empty();
+        assert!(!differs(json!({"required": ["a"], "type": "object"})));
+        assert!(differs(json!({"type": "object"})), "a rule less");
+        assert!(differs(json!({"type": "object", "required": ["a"], "title": "A"})), "a word more");
+    }
+
+    #[test]
+    fn tls_is_compared_by_what_the_server_shows_of_it() {
+        let pem = |der: &str| format!("-----BEGIN CERTIFICATE-----\n{der}\n-----END CERTIFICATE-----\n");
+        // SHA-256 of "a", which is as good as a certificate here.
+        let sha256 = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb";
+        let there = json!({"tls": {"client_certificate": {"sha256": sha256, "not_after": null}, "ca_pem": "root"}});
+        let none = json!({"tls": {"client_certificate": null, "ca_pem": null}});
+        let with =
+            |der: &str, ca: &str| json!({"client_certificate_pem": pem(der), "client_key_pem": "key", "ca_pem": ca});
+        for (wanted, there, differs) in [
+            (with("YQ==", "root"), &there, false),
+            (with("Yg==", "root"), &there, true),
+            (with("no base64!", "root"), &there, true),
+            (with("YQ==", "another"), &there, true),
+            (json!({"client_certificate_pem": pem("YQ==")}), &there, true),
+            (json!({"ca_pem": "root"}), &there, true),
+            (Value::Null, &there, true),
+            (Value::Null, &none, false),
+            (json!({}), &none, false),
+            (json!({"ca_pem": "root"}), &none, true),
+        ] {
+            let found = differ(json!({"tls": wanted}), there.clone(), KEEP).unwrap();
+            assert_eq!(!found.is_empty(), differs, "{wanted}");
+        }
     }
 }
