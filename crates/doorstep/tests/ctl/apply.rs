@@ -24,7 +24,8 @@ destinations:
     filter: {amount: {gt: 5}}
     policy: {strategy: fixed, base_ms: 5000}
     concurrency: 4
-    rate_limit: {per_second: 20}
+    rate_limit: {per_second: 4.1}
+    signing: {also: [stripe, github]}
     ordering: by_key
     timeout_ms: 5000
     status_overrides: {404: transient}

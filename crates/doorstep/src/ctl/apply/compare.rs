@@ -62,7 +62,8 @@ fn same(field: &str, before: &Value, after: &Value, rules: Rules) -> Result<bool
         "headers" => !rules.rewrite_secrets && names(before) == names(after),
         "tls" => !rules.rewrite_secrets && same_tls(before, after),
         "schemas" => same_schemas(before, after),
-        "rate_limit" | "ingest_rate" | "signing" => within(after, before),
+        "signing" => within(&signing(after), &signing(before)),
+        "rate_limit" | "ingest_rate" => within(&rate(after), &rate(before)),
         "policy" => policy(before).map_err(wrong)? == policy(after).map_err(wrong)?,
         "event_types" if after.is_array() => patterns(before).map_err(wrong)? == patterns(after).map_err(wrong)?,
         "filter" if after.is_object() && before.is_object() => {
@@ -117,6 +118,27 @@ fn within(wanted: &Value, there: &Value) -> bool {
         (Value::Number(wanted), Value::Number(there)) => wanted.as_f64() == there.as_f64(),
         (wanted, there) => wanted == there,
     }
+}
+
+/// The styles are a set: in which order they are named says nothing.
+fn signing(given: &Value) -> Value {
+    let mut given = given.clone();
+    if let Some(Value::Array(also)) = given.get_mut("also") {
+        also.sort_by_key(Value::to_string);
+        also.dedup();
+    }
+    given
+}
+
+/// The server keeps rates in millionths of a request per second.
+fn rate(given: &Value) -> Value {
+    let mut given = given.clone();
+    if let Some(per_second) = given.get_mut("per_second")
+        && let Some(exact) = per_second.as_f64()
+    {
+        *per_second = ((exact * 1e6).round() / 1e6).into();
+    }
+    given
 }
 
 fn sent(field: &str, before: &Value, after: &Value) -> Value {
@@ -188,6 +210,26 @@ mod tests {
         assert_eq!(differ(json!({"ingest_rate": null}), there, KEEP), Ok(vec!["ingest_rate".to_owned()]));
         let none = json!({"ingest_rate": null});
         assert_eq!(differ(json!({"ingest_rate": {"per_second": 5}}), none, KEEP), Ok(vec!["ingest_rate".to_owned()]));
+    }
+
+    #[test]
+    fn what_the_server_orders_and_rounds_is_no_difference() {
+        let there = json!({
+            "signing": {"algorithm": "hmac_sha256", "also": ["github", "stripe"]},
+            "rate_limit": {"per_second": 0.333333, "burst": 1},
+        });
+        let also = |styles: Value| json!({"signing": {"also": styles}});
+        for (wanted, differs) in [
+            (also(json!(["stripe", "github"])), false),
+            (also(json!(["stripe", "github", "stripe"])), false),
+            (also(json!(["stripe"])), true),
+            (also(json!(["stripe", "x_signature"])), true),
+            (json!({"rate_limit": {"per_second": 0.333_333_333}}), false),
+            (json!({"rate_limit": {"per_second": 0.333_334}}), true),
+        ] {
+            let found = differ(wanted.clone(), there.clone(), KEEP).unwrap();
+            assert_eq!(!found.is_empty(), differs, "{wanted}");
+        }
     }
 
     #[test]
