@@ -19,6 +19,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// Open files of the server itself: its data, its log, and what the runtime waits with.
+const OWN_DESCRIPTORS: u64 = 64;
+
 /// What was looked at, and what was found.
 #[derive(Debug, Serialize)]
 struct Finding {
@@ -141,10 +144,9 @@ fn links(config: &Config) -> Finding {
     Finding { check: "links", result, detail }
 }
 
-/// Each request in flight and each client takes one.
 fn descriptors(config: &Config) -> Finding {
     let check = "open files";
-    let needed = config.in_flight_max as u64 + 4_096 + 64;
+    let needed = descriptors_needed(config);
     let (result, detail) = match open_files_max() {
         None => (Verdict::Ok, "the limit cannot be read here".to_owned()),
         Some(max) if max < needed => (
@@ -154,6 +156,11 @@ fn descriptors(config: &Config) -> Finding {
         Some(max) => (Verdict::Ok, format!("{max} are allowed")),
     };
     Finding { check, result, detail }
+}
+
+/// Each request in flight and each client takes one.
+fn descriptors_needed(config: &Config) -> u64 {
+    (config.in_flight_max + config.connections_max) as u64 + OWN_DESCRIPTORS
 }
 
 fn open_files_max() -> Option<u64> {
@@ -203,6 +210,17 @@ mod tests {
         };
         assert_eq!([said("0.0.0.0:80", None), said("[::]:80", None)], [Verdict::Warn; 2]);
         assert_eq!([said("127.0.0.1:80", None), said("0.0.0.0:80", Some("https://a.b"))], [Verdict::Ok; 2]);
+    }
+
+    #[test]
+    fn open_files_are_counted_as_configured() {
+        let needed = |env: &[(&str, &str)]| {
+            let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            descriptors_needed(&config::load(&config::Args::default(), env, &[]).unwrap().config)
+        };
+        assert_eq!(needed(&[]), 4_096 + 4_096 + 64);
+        assert_eq!(needed(&[("DOORSTEP_CONNECTIONS_MAX", "65536")]), 4_096 + 65_536 + 64);
+        assert_eq!(needed(&[("DOORSTEP_IN_FLIGHT_MAX", "10"), ("DOORSTEP_CONNECTIONS_MAX", "1")]), 10 + 1 + 64);
     }
 
     #[test]

@@ -141,6 +141,20 @@ mod tests {
         }
     }
 
+    /// Every variable that a command or a part of it reads.
+    fn variables(command: &clap::Command) -> Vec<String> {
+        let own = command.get_arguments().filter_map(|arg| Some(arg.get_env()?.to_str()?.to_owned()));
+        own.chain(command.get_subcommands().flat_map(variables)).collect()
+    }
+
+    #[test]
+    fn no_command_stumbles_over_a_variable_of_another() {
+        let all: Vec<(String, String)> =
+            variables(&Cli::command()).into_iter().map(|name| (name, "x".to_owned())).collect();
+        assert!(all.iter().any(|(name, _)| name == "DOORSTEP_SIGNING_SECRET"), "{all:?}");
+        config::load(&config::Args::default(), all, &[]).unwrap();
+    }
+
     /// Every command that does something, as it is typed.
     fn typed(name: &str, command: &clap::Command) -> Vec<String> {
         let parts = command.get_subcommands().filter(|part| !part.is_hide_set());

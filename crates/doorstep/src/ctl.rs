@@ -103,8 +103,14 @@ impl Session {
         })
     }
 
-    async fn remove(&self, path: &[&str], id: &str, done: &str) -> Result<(), Failure> {
-        self.client.ask(Method::DELETE, path, &[], None).await?;
+    /// Removes a thing, if its version is still the one that was seen.
+    async fn remove(&self, path: &[&str], id: &str, done: &str, seen: Option<&str>) -> Result<(), Failure> {
+        self.client.ask_seen(Method::DELETE, path, &[], None, seen).await?;
+        self.tell_done(id, done)
+    }
+
+    /// What was done to a thing of which there is nothing to show.
+    fn tell_done(&self, id: &str, done: &str) -> Result<(), Failure> {
         output::print(&match self.form {
             Form::People => format!("{id}: {done}\n"),
             Form::Json => format!("{}\n", serde_json::json!({"id": id, done: true})),

@@ -15,7 +15,7 @@ pub(super) struct Environment {
 pub(super) const PREFIX: &str = "DOORSTEP_";
 const CONFIG: &str = "DOORSTEP_CONFIG";
 /// Read by other commands than `serve`.
-const OTHERS: [&str; 3] = ["DOORSTEP_URL", "DOORSTEP_API_KEY", "DOORSTEP_LISTEN_SECRET"];
+const OTHERS: [&str; 4] = ["DOORSTEP_URL", "DOORSTEP_API_KEY", "DOORSTEP_LISTEN_SECRET", "DOORSTEP_SIGNING_SECRET"];
 /// Read by the build and the tests of the web pages.
 const WEB_PREFIX: &str = "DOORSTEP_WEB";
 

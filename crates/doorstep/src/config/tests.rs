@@ -182,6 +182,7 @@ fn variables_of_other_commands_and_of_kubernetes_are_left_alone() {
         ("DOORSTEP_URL", "http://x"),
         ("DOORSTEP_API_KEY", "k"),
         ("DOORSTEP_LISTEN_SECRET", "whsec_"),
+        ("DOORSTEP_SIGNING_SECRET", "whsec_"),
         ("DOORSTEP_WEB_DIST", "dist"),
         ("DOORSTEP_SERVICE_HOST", "10.0.0.1"),
         ("DOORSTEP_SERVICE_PORT_HTTP", "8080"),

@@ -79,6 +79,8 @@ enum What {
         #[arg(long)]
         yes: bool,
         #[command(flatten)]
+        seen: Seen,
+        #[command(flatten)]
         common: Common,
     },
     /// Send nothing more until it is resumed
@@ -104,16 +106,25 @@ enum What {
     },
     /// Ask the receiver for its consent now, where it has to agree before anything is sent
     Verify(One),
-    /// Make a new signing secret; the old one signs along for a while
-    RotateSecret {
-        #[arg(value_name = "DESTINATION")]
-        id: String,
-        /// How long the old one signs along, such as 24h
-        #[arg(long, value_name = "SPAN", value_parser = span::read)]
-        overlap: Option<Millis>,
-        #[command(flatten)]
-        common: Common,
-    },
+    /// Make a new signing secret, or a new key for links; the old secret signs along for a while
+    RotateSecret(Rotate),
+}
+
+#[derive(clap::Args)]
+struct Rotate {
+    #[arg(value_name = "DESTINATION")]
+    id: String,
+    /// How long the old one signs along, such as 24h
+    #[arg(long, value_name = "SPAN", value_parser = span::read)]
+    overlap: Option<Millis>,
+    /// File with the new secret, of the same kind as the old one, or - for standard input; it is made unless given
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<String>,
+    /// Instead: a new key for the links to payloads and to consent; those that were sent end at once
+    #[arg(long, conflicts_with_all = ["overlap", "secret_file"])]
+    links: bool,
+    #[command(flatten)]
+    common: Common,
 }
 
 #[derive(clap::Args)]
@@ -143,18 +154,14 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             let (body, which) = (settings.body()?, (Method::PATCH, &[PATH, &id][..]));
             with(&common, async |server| server.change(&KIND, which, &body, &seen).await)
         }
-        What::Delete { ids, yes, common } => delete(&ids, yes, &common),
+        What::Delete { ids, yes, seen, common } => delete(&ids, yes, &seen, &common),
         What::Pause(some) => hand(&some, "pause"),
         What::Resume(some) => hand(&some, "resume"),
         What::Probe(some) => hand(&some, "probe"),
         What::ClearThrottle(some) => hand(&some, "clear-throttle"),
         What::Test { id, event_type, data, common } => test(&id, event_type, data.as_deref(), &common),
         What::Verify(One { id, common }) => verify(&id, &common),
-        What::RotateSecret { id, overlap, common } => {
-            let body = overlap.map_or_else(|| json!({}), |overlap| json!({"overlap_ms": overlap.0}));
-            let path = [PATH, &id, "secrets", "rotate"];
-            with(&common, async |server| server.send(&ROTATED, Method::POST, &path, Some(&body)).await)
-        }
+        What::RotateSecret(args) => rotate(&args),
     }
 }
 
@@ -171,11 +178,32 @@ fn create(tenant: Option<String>, settings: settings::Args, common: &Common) -> 
     })
 }
 
-fn delete(ids: &[String], yes: bool, common: &Common) -> Result<(), Failure> {
+fn delete(ids: &[String], yes: bool, seen: &Seen, common: &Common) -> Result<(), Failure> {
+    let seen = seen.header_of(ids)?;
     super::sure::sure(yes, &format!("deleting {}, with what is queued there,", ids.join(", ")))?;
     with(common, async |server| {
-        many::each(ids, server.form, async |id| server.remove(&[PATH, id], id, "deleted").await).await
+        let delete = async |id: &str| server.remove(&[PATH, id], id, "deleted", seen.as_deref()).await;
+        many::each(ids, server.form, delete).await
     })
+}
+
+fn rotate(Rotate { id, overlap, secret_file, links, common }: &Rotate) -> Result<(), Failure> {
+    let path = [PATH, id, "secrets", "rotate"];
+    if *links {
+        return with(common, async |server| {
+            server.client.ask(Method::POST, &path, &[], Some(&json!({"links": true}))).await?;
+            server.tell_done(id, "rotated")
+        });
+    }
+    let mut fields = Map::new();
+    if let Some(overlap) = overlap {
+        fields.insert("overlap_ms".to_owned(), overlap.0.into());
+    }
+    if let Some(file) = secret_file {
+        fields.insert("secret".to_owned(), given::secret(file)?.into());
+    }
+    let body = Value::from(fields);
+    with(common, async |server| server.send(&ROTATED, Method::POST, &path, Some(&body)).await)
 }
 
 fn hand(some: &Several, verb: &str) -> Result<(), Failure> {

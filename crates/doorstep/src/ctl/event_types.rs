@@ -85,6 +85,8 @@ enum What {
         #[arg(long)]
         yes: bool,
         #[command(flatten)]
+        seen: Seen,
+        #[command(flatten)]
         common: Common,
     },
 }
@@ -107,10 +109,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             fields.extend(given.into_iter().filter_map(|(field, value)| Some((field.to_owned(), value?))));
             put(&name, fields, &seen, &common)
         }
-        What::Delete { names, yes, common } => {
+        What::Delete { names, yes, seen, common } => {
+            let seen = seen.header_of(&names)?;
             sure(yes, &format!("deleting {}", names.join(", ")))?;
             with(&common, async |server| {
-                many::each(&names, server.form, async |name| server.remove(&[PATH, name], name, "deleted").await).await
+                let delete = async |name: &str| server.remove(&[PATH, name], name, "deleted", seen.as_deref()).await;
+                many::each(&names, server.form, delete).await
             })
         }
     }

@@ -20,6 +20,13 @@ pub(crate) fn bytes(given: &str) -> Result<Vec<u8>, Failure> {
     }
 }
 
+/// A secret from a file, or `-` for standard input: on the command line, the list of processes would have it.
+pub(super) fn secret(file: &str) -> Result<String, Failure> {
+    let given = if file == "-" { file.to_owned() } else { format!("@{file}") };
+    let text = String::from_utf8(bytes(&given)?).with_context(|| format!("{file} is not UTF-8"))?;
+    Ok(text.trim_end_matches(['\n', '\r']).to_owned())
+}
+
 pub(super) fn json(flag: &str, given: &str) -> Result<Value, Failure> {
     serde_json::from_slice(&bytes(given)?).map_err(|fault| {
         let reason = anyhow::Error::new(fault).context(format!("what {flag} gives is not JSON"));

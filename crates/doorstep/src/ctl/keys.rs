@@ -151,7 +151,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         What::Revoke { ids, yes, common } => {
             sure(yes, &format!("revoking {}", ids.join(", ")))?;
             with(&common, async |server| {
-                many::each(&ids, server.form, async |id| server.remove(&[PATH, id], id, "revoked").await).await
+                many::each(&ids, server.form, async |id| server.remove(&[PATH, id], id, "revoked", None).await).await
             })
         }
     }

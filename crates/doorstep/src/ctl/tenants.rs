@@ -4,7 +4,9 @@ use clap::Subcommand;
 use reqwest::Method;
 use serde_json::{Map, Value};
 
+use super::seen::Seen;
 use super::show::Kind;
+use super::sure::sure;
 use super::{Common, given, list, with};
 use crate::failure::Failure;
 
@@ -62,6 +64,18 @@ enum What {
         #[command(flatten)]
         settings: Settings,
         #[command(flatten)]
+        seen: Seen,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Erase the payloads of all its events so far, as far as they are encrypted, for ever
+    ErasePayloads {
+        #[arg(value_name = "TENANT")]
+        id: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
         common: Common,
     },
 }
@@ -100,9 +114,13 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             let body = settings.body(Some(name))?;
             with(&common, async |server| server.send(&KIND, Method::POST, &[PATH], Some(&body)).await)
         }
-        What::Update { id, name, settings, common } => {
-            let body = settings.body(name)?;
-            with(&common, async |server| server.send(&KIND, Method::PATCH, &[PATH, &id], Some(&body)).await)
+        What::Update { id, name, settings, seen, common } => {
+            let (body, which) = (settings.body(name)?, (Method::PATCH, &[PATH, &id][..]));
+            with(&common, async |server| server.change(&KIND, which, &body, &seen).await)
+        }
+        What::ErasePayloads { id, yes, common } => {
+            sure(yes, &format!("erasing the payloads of {id}"))?;
+            with(&common, async |server| server.remove(&[PATH, &id, "payloads"], &id, "erased", None).await)
         }
     }
 }

@@ -6,6 +6,10 @@ use std::net::TcpListener;
 use std::sync::mpsc;
 use std::thread;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
 use crate::support::{Server, run};
 
 const FILE: &str = r#"
@@ -20,7 +24,8 @@ destinations:
     filter: {amount: {gt: 5}}
     policy: {strategy: fixed, base_ms: 5000}
     concurrency: 4
-    rate_limit: {per_second: 20}
+    rate_limit: {per_second: 4.1}
+    signing: {also: [stripe, github]}
     ordering: by_key
     timeout_ms: 5000
     status_overrides: {404: transient}
@@ -63,6 +68,62 @@ fn a_file_is_applied_once_and_then_there_is_nothing_to_do() {
     assert!(apply(&[]).told().contains("nothing to do"));
     let again = apply(&["--rewrite-secrets"]);
     assert!(again.ok().contains("headers: *** → ***"), "{}", again.ok());
+}
+
+#[test]
+fn a_destination_moves_with_its_headers() {
+    let server = Server::start();
+    let file = server.directory.path().join("doorstep.yaml");
+    let apply = || server.run(&["apply", "-f", "doorstep.yaml"]);
+    fs::write(&file, FILE).unwrap();
+    apply().ok();
+    fs::write(&file, FILE.replace("127.0.0.1:9/billing", "127.0.0.2:9/billing")).unwrap();
+    let moved = apply();
+    assert!(moved.ok().contains("    headers: *** → ***\n    url: http://127.0.0.1:9/billing → "), "{}", moved.ok());
+    assert!(apply().told().contains("nothing to do"));
+}
+
+/// A new certificate, which is also the only root.
+fn with_tls() -> Value {
+    let made = rcgen::generate_simple_self_signed(["doorstep".to_owned()]).unwrap();
+    let pem =
+        |label: &str, der: &[u8]| format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", STANDARD.encode(der));
+    let certificate = pem("CERTIFICATE", made.cert.der());
+    let key = pem("PRIVATE KEY", made.signing_key.serialized_der());
+    json!({"client_certificate_pem": certificate, "client_key_pem": key, "ca_pem": certificate})
+}
+
+#[test]
+fn another_certificate_and_another_schema_are_differences() {
+    let server = Server::start();
+    let apply = |tls: &Value, schema: &Value| {
+        let wanted = json!({
+            "tenants": [{"name": "Acme"}],
+            "event_types": [{"name": "a.b", "schemas": {"1": schema}}],
+            "destinations": [{"tenant": "Acme", "name": "billing", "url": "http://127.0.0.1:9/", "tls": tls}],
+        });
+        fs::write(server.directory.path().join("doorstep.json"), wanted.to_string()).unwrap();
+        server.run(&["apply", "-f", "doorstep.json"])
+    };
+    let (first, second, schema) = (with_tls(), with_tls(), json!({"type": "object", "required": ["a"]}));
+    apply(&first, &schema).ok();
+    assert!(apply(&first, &schema).told().contains("nothing to do"));
+
+    let mut root = first.clone();
+    root["ca_pem"] = second["ca_pem"].clone();
+    for tls in [&root, &second] {
+        let changed = apply(tls, &schema);
+        assert!(changed.ok().ends_with("~ destination Acme/billing\n    tls: *** → ***\n"), "{}", changed.ok());
+        assert!(apply(tls, &schema).told().contains("nothing to do"));
+    }
+
+    // A version stays what it is, and whoever thinks otherwise has to be told.
+    let refused = apply(&second, &json!({"type": "object"}));
+    assert!(
+        refused.ended(1).starts_with("= tenant Acme\n") && refused.told().contains("version"),
+        "{}",
+        refused.told()
+    );
 }
 
 #[test]

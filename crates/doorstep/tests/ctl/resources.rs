@@ -1,5 +1,8 @@
 //! Each group of commands, once through.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use crate::support::{Server, receiver, run};
 
 const NOWHERE: &str = "http://127.0.0.1:9/";
@@ -237,6 +240,29 @@ fn a_change_to_what_was_not_seen_is_refused() {
     put(&["three", "--if-match", "1"]).ended(6);
     let shown = server.run(&["event-types", "get", "a.b", "--json"]).json();
     assert_eq!((&shown["description"], &shown["version"]), (&"two".into(), &2.into()));
+
+    let tenant = server.run(&["tenants", "create", "Bolt", "-q"]).word();
+    let weigh = |weight: &str| server.run(&["tenants", "update", &tenant, "--weight", weight, "--if-match", "1"]);
+    weigh("2").ok();
+    weigh("3").ended(6);
+    assert_eq!(server.run(&["tenants", "get", &tenant, "--json"]).json()["weight"], 2);
+}
+
+#[test]
+fn what_was_changed_since_it_was_seen_is_not_deleted() {
+    let server = Server::start();
+    server.run(&["tenants", "create", "Acme"]).ok();
+    let id = server.run(&["dest", "create", "--url", NOWHERE, "-q"]).word();
+    server.run(&["event-types", "put", "a.b", "--archived"]).ok();
+    for (group, name) in [("dest", id.as_str()), ("event-types", "a.b")] {
+        let delete = |words: &[&str]| server.run(&[&[group, "delete", name, "--yes"], words].concat());
+        let version = server.run(&[group, "get", name, "--json"]).json()["version"].to_string();
+        delete(&["--if-match", "99"]).ended(6);
+        delete(&["another", "--if-match", &version]).ended(2);
+        server.run(&[group, "get", name]).ok();
+        delete(&["--if-match", &version]).ok();
+        server.run(&[group, "get", name]).ended(4);
+    }
 }
 
 #[test]
@@ -269,7 +295,71 @@ fn a_portal_is_a_link_to_this_server() {
     let server = Server::start();
     let tenant = server.run(&["tenants", "create", "Acme", "-q"]).word();
     let link = server.run(&["portal", &tenant, "--expires-in", "10m"]).word();
-    assert!(link.starts_with(&format!("{}/portal/#code=", server.base())), "{link}");
+    let start = format!("{}/portal/#code=", server.base());
+    assert!(link.starts_with(&start), "{link}");
+    let quiet = server.run(&["portal", &tenant, "-q"]);
+    assert!(quiet.word().starts_with(&start) && quiet.told().is_empty(), "{}{}", quiet.ok(), quiet.told());
+}
+
+/// What comes of following a link to a portal.
+fn followed(server: &Server, link: &str) -> String {
+    let (_, code) = link.split_once("#code=").unwrap();
+    let host = server.base().strip_prefix("http://").unwrap();
+    let body = serde_json::json!({ "code": code }).to_string();
+    let mut stream = TcpStream::connect(host).unwrap();
+    let head =
+        format!("POST /portal/session HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\nconnection: close");
+    stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn all_sessions_of_a_tenant_end_and_no_others() {
+    let server = Server::start();
+    let [acme, bolt] = ["Acme", "Bolt"].map(|name| server.run(&["tenants", "create", name, "-q"]).word());
+    let portal = |tenant: &str| server.run(&["portal", tenant, "-q"]).word();
+    let (ended, other) = (portal(&acme), portal(&bolt));
+    assert_eq!(server.run(&["portal", &acme, "--end-all"]).ok(), format!("{acme}: ended\n"));
+    let codes = [ended, other, portal(&acme)].map(|link| followed(&server, &link));
+    assert_eq!(codes, ["401", "200", "200"]);
+    server.run(&["portal", "ten_nonsense", "--end-all"]).ended(1);
+    server.run(&["portal", &acme, "--end-all", "--expires-in", "10m"]).ended(2);
+}
+
+#[test]
+fn payloads_are_erased_by_whoever_is_sure() {
+    let server = Server::start_with(&["--encrypt-payloads", "true"]);
+    let tenant = server.run(&["tenants", "create", "Acme", "-q"]).word();
+    server.run(&["send", "a.b", "--id", "one", "--data", "{}"]).ok();
+    server.run(&["events", "get", "one"]).ok();
+    let unsure = server.run(&["tenants", "erase-payloads", &tenant]);
+    assert_eq!(unsure.ended(2), "");
+    server.run(&["events", "get", "one"]).ok();
+    assert_eq!(server.run(&["tenants", "erase-payloads", &tenant, "--yes"]).ok(), format!("{tenant}: erased\n"));
+    server.run(&["events", "get", "one"]).ended(4);
+    server.run(&["tenants", "erase-payloads", &tenant, "--yes"]).ended(6);
+}
+
+#[test]
+fn a_secret_of_ones_own_comes_from_a_file_and_links_have_a_key_of_their_own() {
+    let server = Server::start();
+    server.run(&["tenants", "create", "Acme"]).ok();
+    let create = |mode: &str| server.run(&["dest", "create", "--url", NOWHERE, "--payload-mode", mode, "-q"]).word();
+    let (full, thin) = (create("full"), create("thin"));
+    let rotate = |words: &[&str]| server.run(&[&["dest", "rotate-secret"], words].concat());
+
+    let secret = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+    std::fs::write(server.directory.path().join("secret"), format!("{secret}\n")).unwrap();
+    assert_eq!(rotate(&[&full, "--secret-file", "secret", "-q"]).word(), secret);
+    assert!(rotate(&[&full, "--secret-file", "missing"]).told().contains("cannot read missing"));
+
+    assert_eq!(rotate(&[&thin, "--links"]).ok(), format!("{thin}: rotated\n"));
+    let never = rotate(&[&full, "--links"]);
+    never.ended(6);
+    assert!(never.told().contains("there are no links"), "{}", never.told());
+    rotate(&[&thin, "--links", "--overlap", "1h"]).ended(2);
 }
 
 #[test]

@@ -119,6 +119,8 @@ async fn a_receiver_may_agree_later_with_the_link_that_came_with_the_question() 
     }
     let wrong = reqwest::Client::new().post(&link).header("webhook-allowed-rate", "none").send().await.unwrap();
     assert_eq!(wrong.status(), StatusCode::UNPROCESSABLE_ENTITY);
+    let wrong: Value = wrong.json().await.unwrap();
+    assert_eq!(wrong["errors"][0]["pointer"], "webhook-allowed-rate:", "a header is told by its name and a colon");
     assert_eq!(server.waiting().await["waiting_for"], "consent");
 
     let agreed = reqwest::Client::new().post(&link).header("webhook-allowed-rate", "600").send().await.unwrap();

@@ -7,8 +7,8 @@ use std::time::Duration;
 use doorstep_core::store::ATTEMPTS_TOLD_MAX;
 use doorstep_core::time::Millis;
 use doorstep_core::{
-    address, api_key, audit, consent, custom_headers, filter, gate, hints, id, outcome, output, retry, route,
-    scheduler, search, signature,
+    address, api_key, audit, consent, custom_headers, event_type, filter, gate, hints, id, outcome, output, retry,
+    route, scheduler, search, signature,
 };
 use doorstep_engine::{consent as asking, desk, events, maintain, resolve, sender, trials, writer};
 use doorstep_server::Limits;
@@ -128,6 +128,15 @@ fn the_api_and_its_events_are_bounded_as_the_page_says() {
 }
 
 #[test]
+fn event_types_are_bounded_as_the_page_says() {
+    let part = "Event types";
+    says(part, "event types that are registered", &[count(event_type::EVENT_TYPES_MAX)]);
+    says(part, "versions of a type's schema", &[count(event_type::SCHEMAS_MAX)]);
+    says(part, "bytes of a schema", &[kib(event_type::SCHEMA_BYTES_MAX)]);
+    says(part, "bytes of all schemas", &[mib(event_type::SCHEMA_BYTES_IN_ALL_MAX)]);
+}
+
+#[test]
 fn destinations_are_bounded_as_the_page_says() {
     let part = "Destinations";
     let gate = gate::GateLimits::default();
@@ -235,6 +244,9 @@ fn what_is_private_is_bounded_as_the_page_says() {
         ("api/tenants.rs", "NAME_CHARS_MAX: usize = 200;", "name of a tenant, destination or key", "200"),
         ("api/tenants.rs", "EMAIL_CHARS_MAX: usize = 254;", "contact address", "254"),
         ("api/tenants.rs", "WEIGHT_MAX: u32 = 1_000;", "weight of a tenant", "1,000"),
+        ("api/tenants.rs", "RATE_MAX: u32 = 1_000_000;", "events a second of a tenant, and its burst", "1,000,000"),
+        ("api/event_types.rs", "DESCRIPTION_CHARS_MAX: usize = 2_000;", "description", "2,000"),
+        ("api/event_types.rs", "EXAMPLE_BYTES_MAX: usize = 64 * 1024;", "bytes of an example", "64 KiB"),
         ("api/deliveries.rs", "NOTE_CHARS_MAX: usize = 1_000;", "note of a decision", "1,000"),
         ("auth/ring.rs", "KEYS_MAX: usize = 10_000;", "API keys in use", "10,000"),
         ("auth/ring.rs", "TENANTS_PART: usize = 10;", "API keys in use", "a tenth"),
@@ -304,14 +316,25 @@ fn what_is_private_is_bounded_as_the_page_says() {
         ("listen/serve.rs", "HEAD_BYTES_MAX: usize = 64 << 10;", "headers", "64 KiB"),
         ("listen/seen.rs", "REMEMBERED_MAX: usize = 1_000_000;", "event IDs for telling duplicates", "1,000,000"),
     ];
+    let misfits = "faults told of a payload that does not fit, and length of each";
+    let pattern = "memory for a regular expression, and for its automaton";
+    let engine = [
+        ("types/schema.rs", "PATTERN_BYTES_MAX: usize = 256 * 1024;", pattern, "256 KiB"),
+        ("types/schema.rs", "RULES_MAX: usize = 50_000;", "rules that may apply to a payload", "50,000"),
+        ("types/schema.rs", "DEPTH_MAX: usize = 100;", "levels of rules within rules, or of references", "100"),
+        ("types/schema.rs", "MISFITS_MAX: usize = 20;", misfits, "20"),
+        ("types/schema.rs", "DETAIL_CHARS_MAX: usize = 300;", misfits, "300"),
+    ];
+    let engine = engine.map(|row| ("doorstep-engine", row));
     let server = server.map(|row| ("doorstep-server", row));
     let command = command.map(|row| ("doorstep", row));
-    for (name, (file, line, what, value)) in server.into_iter().chain(command) {
+    for (name, (file, line, what, value)) in server.into_iter().chain(command).chain(engine) {
         let source = fs::read_to_string(in_repository(&format!("crates/{name}/src/{file}"))).unwrap();
         assert!(source.contains(&format!("const {line}")), "{file} has changed: {line} — change the row {what}, too");
         let part = match file {
             _ if file.starts_with("listen/") => "`doorstep listen`",
             "api/events/new.rs" => "Events",
+            "api/event_types.rs" | "types/schema.rs" => "Event types",
             _ if file.starts_with("api/destinations") => "Destinations",
             _ => "The API",
         };

@@ -142,7 +142,7 @@ async fn agree(
     })?;
     let lines: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
     let wrong_rate = |_| {
-        Problem::invalid_at("webhook-allowed-rate", "is neither `*` nor a whole number of requests per minute from 1")
+        Problem::invalid_at("webhook-allowed-rate:", "is neither `*` nor a whole number of requests per minute from 1")
     };
     let leave = Leave::read_rate(&lines).map_err(wrong_rate)?.unwrap_or_default();
     app.engine.consent(id, url.clone(), leave).await??;

@@ -486,8 +486,9 @@ impl RateLimit {
         }
         let burst = burst.unwrap_or_else(|| (per_second / 10.0).ceil().max(1.0) as u32);
         within("requests", 1, BURST_MAX, burst).map_err(|wrong| ("/rate_limit/burst", wrong))?;
-        // In millionths of a request: the range above fits, and nothing is lost that could be measured.
-        Ok((Rate::over((per_second * 1e6) as u64, Millis(1_000_000_000)), burst))
+        // In millionths of a request: the range above fits, and nothing is lost that could be measured. Rounded, or 4.1
+        // would be shown as 4.099999.
+        Ok((Rate::over((per_second * 1e6).round() as u64, Millis(1_000_000_000)), burst))
     }
 }
 
@@ -509,6 +510,14 @@ mod tests {
     use zeroize::ZeroizeOnDrop;
 
     use super::*;
+
+    #[test]
+    fn a_rate_is_shown_as_it_was_given() {
+        for per_second in [PER_SECOND_MIN, 0.29, 1.1, 4.1, 8.2, 1_000.7, PER_SECOND_MAX] {
+            let (rate, _) = RateLimit { per_second, burst: None }.read().unwrap();
+            assert_eq!(rate.as_per_second(), per_second);
+        }
+    }
 
     #[test]
     fn secrets_in_a_body_are_wiped_when_it_is_dropped() {

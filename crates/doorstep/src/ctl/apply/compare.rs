@@ -3,6 +3,9 @@
 //! The server completes what it is given: a limit gets its burst, a policy its defaults. So both sides are read as the
 //! server reads them before they are compared.
 
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use doorstep_core::filter::Filter;
 use doorstep_core::retry::{PolicySpec, RetryPolicy};
 use doorstep_core::route::TypePatterns;
@@ -30,6 +33,7 @@ pub(super) fn is_secret(field: &str) -> bool {
 
 pub(super) fn changes(wanted: &Map<String, Value>, there: &Value, rules: Rules) -> Result<Vec<Change>, String> {
     let mut changes = Vec::new();
+    let moves = wanted.get("url").is_some_and(|after| url(after) != url(&there["url"]));
     for (field, after) in wanted {
         let Some(before) = there.get(field) else {
             // The signing secret is given once, when the destination is made.
@@ -38,7 +42,9 @@ pub(super) fn changes(wanted: &Map<String, Value>, there: &Value, rules: Rules) 
             }
             return Err(format!("there is no field `{field}`"));
         };
-        if same(field, before, after, rules)? {
+        // The server hands headers to no other host than the one they were given for.
+        let given_again = field == "headers" && moves && !names(after).is_empty();
+        if !given_again && same(field, before, after, rules)? {
             continue;
         }
         let (before, after, sent) = (before.clone(), after.clone(), sent(field, before, after));
@@ -54,11 +60,10 @@ fn same(field: &str, before: &Value, after: &Value, rules: Rules) -> Result<bool
     let wrong = |why: String| format!("{field}: {why}");
     Ok(match field {
         "headers" => !rules.rewrite_secrets && names(before) == names(after),
-        "tls" => {
-            !rules.rewrite_secrets
-                && before["client_certificate"].is_null() == after["client_certificate_pem"].is_null()
-        }
-        "rate_limit" | "ingest_rate" | "signing" | "schemas" => within(after, before),
+        "tls" => !rules.rewrite_secrets && same_tls(before, after),
+        "schemas" => same_schemas(before, after),
+        "signing" => within(&signing(after), &signing(before)),
+        "rate_limit" | "ingest_rate" => within(&rate(after), &rate(before)),
         "policy" => policy(before).map_err(wrong)? == policy(after).map_err(wrong)?,
         "event_types" if after.is_array() => patterns(before).map_err(wrong)? == patterns(after).map_err(wrong)?,
         "filter" if after.is_object() && before.is_object() => {
@@ -76,6 +81,34 @@ fn can_be_none(field: &str) -> bool {
     )
 }
 
+/// Of a client certificate the server shows its fingerprint, and of the key nothing.
+fn same_tls(before: &Value, after: &Value) -> bool {
+    let (shown, given) = (&before["client_certificate"], &after["client_certificate_pem"]);
+    let same_certificate = match given.as_str() {
+        Some(pem) => fingerprint(pem).is_some_and(|sha256| shown["sha256"] == sha256),
+        None => shown.is_null(),
+    };
+    same_certificate && before["ca_pem"] == after["ca_pem"]
+}
+
+/// Of the first certificate, as the server and `openssl x509 -fingerprint -sha256` have it.
+fn fingerprint(pem: &str) -> Option<String> {
+    let (_, rest) = pem.split_once("-----BEGIN CERTIFICATE-----")?;
+    let (body, _) = rest.split_once("-----END CERTIFICATE-----")?;
+    let body: String = body.split_whitespace().collect();
+    let der = STANDARD.decode(body).ok()?;
+    Some(digest(&SHA256, &der).as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Whether each version that is wanted is there, word for word: what a schema says more is a rule more. There may be
+/// other versions.
+fn same_schemas(before: &Value, after: &Value) -> bool {
+    match after {
+        Value::Object(all) => all.iter().all(|(version, schema)| before.get(version) == Some(schema)),
+        other => before == other,
+    }
+}
+
 /// Whether all of it is in there; there may be more.
 fn within(wanted: &Value, there: &Value) -> bool {
     match (wanted, there) {
@@ -85,6 +118,27 @@ fn within(wanted: &Value, there: &Value) -> bool {
         (Value::Number(wanted), Value::Number(there)) => wanted.as_f64() == there.as_f64(),
         (wanted, there) => wanted == there,
     }
+}
+
+/// The styles are a set: in which order they are named says nothing.
+fn signing(given: &Value) -> Value {
+    let mut given = given.clone();
+    if let Some(Value::Array(also)) = given.get_mut("also") {
+        also.sort_by_key(Value::to_string);
+        also.dedup();
+    }
+    given
+}
+
+/// The server keeps rates in millionths of a request per second.
+fn rate(given: &Value) -> Value {
+    let mut given = given.clone();
+    if let Some(per_second) = given.get_mut("per_second")
+        && let Some(exact) = per_second.as_f64()
+    {
+        *per_second = ((exact * 1e6).round() / 1e6).into();
+    }
+    given
 }
 
 fn sent(field: &str, before: &Value, after: &Value) -> Value {
@@ -159,6 +213,26 @@ mod tests {
     }
 
     #[test]
+    fn what_the_server_orders_and_rounds_is_no_difference() {
+        let there = json!({
+            "signing": {"algorithm": "hmac_sha256", "also": ["github", "stripe"]},
+            "rate_limit": {"per_second": 0.333333, "burst": 1},
+        });
+        let also = |styles: Value| json!({"signing": {"also": styles}});
+        for (wanted, differs) in [
+            (also(json!(["stripe", "github"])), false),
+            (also(json!(["stripe", "github", "stripe"])), false),
+            (also(json!(["stripe"])), true),
+            (also(json!(["stripe", "x_signature"])), true),
+            (json!({"rate_limit": {"per_second": 0.333_333_333}}), false),
+            (json!({"rate_limit": {"per_second": 0.333_334}}), true),
+        ] {
+            let found = differ(wanted.clone(), there.clone(), KEEP).unwrap();
+            assert_eq!(!found.is_empty(), differs, "{wanted}");
+        }
+    }
+
+    #[test]
     fn differences_are_found_field_by_field() {
         let there = json!({
             "url": "https://x.example/", "rate_limit": {"per_second": 10.0, "burst": 1}, "policy": "patient", "concurrency": 10,
@@ -174,10 +248,57 @@ mod tests {
     }
 
     #[test]
+    fn headers_go_along_to_a_new_url() {
+        let there = json!({"url": "https://x.example/", "headers": {"a": "***"}});
+        let moved = |headers: Value| json!({"url": "https://y.example/", "headers": headers});
+        assert_eq!(differ(moved(json!({"A": "1"})), there.clone(), KEEP).unwrap(), ["headers", "url"]);
+        let stays = json!({"url": "https://x.example", "headers": {"A": "1"}});
+        assert_eq!(differ(stays, there, KEEP).unwrap(), [""; 0]);
+        let bare = json!({"url": "https://x.example/", "headers": {}});
+        assert_eq!(differ(moved(json!({})), bare, KEEP).unwrap(), ["url"], "there are none to give");
+    }
+
+    #[test]
     fn of_schemas_only_the_new_ones_are_sent() {
         let wanted = json!({"schemas": {"1": {"type": "object"}, "2": {"type": "array"}}});
-        let there = json!({"schemas": {"1": {"type": "object"}}});
+        let there = json!({"schemas": {"1": {"type": "object"}, "0": {}}});
         let found = changes(wanted.as_object().unwrap(), &there, KEEP).unwrap();
         assert_eq!(found[0].sent, json!({"2": {"type": "array"}}));
+    }
+
+    #[test]
+    fn a_schema_is_the_same_only_word_for_word() {
+        let there = json!({"schemas": {"1": {"type": "object", "required": ["a"]}, "2": {}}});
+        let differs =
+            |schema: Value| !differ(json!({"schemas": {"1": schema}}), there.clone(), KEEP).unwrap().is_empty();
+        assert!(!differs(json!({"required": ["a"], "type": "object"})));
+        assert!(differs(json!({"type": "object"})), "a rule less");
+        assert!(differs(json!({"type": "object", "required": ["a"], "title": "A"})), "a word more");
+    }
+
+    #[test]
+    fn tls_is_compared_by_what_the_server_shows_of_it() {
+        let pem = |der: &str| format!("-----BEGIN CERTIFICATE-----\n{der}\n-----END CERTIFICATE-----\n");
+        // SHA-256 of "a", which is as good as a certificate here.
+        let sha256 = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb";
+        let there = json!({"tls": {"client_certificate": {"sha256": sha256, "not_after": null}, "ca_pem": "root"}});
+        let none = json!({"tls": {"client_certificate": null, "ca_pem": null}});
+        let with =
+            |der: &str, ca: &str| json!({"client_certificate_pem": pem(der), "client_key_pem": "key", "ca_pem": ca});
+        for (wanted, there, differs) in [
+            (with("YQ==", "root"), &there, false),
+            (with("Yg==", "root"), &there, true),
+            (with("no base64!", "root"), &there, true),
+            (with("YQ==", "another"), &there, true),
+            (json!({"client_certificate_pem": pem("YQ==")}), &there, true),
+            (json!({"ca_pem": "root"}), &there, true),
+            (Value::Null, &there, true),
+            (Value::Null, &none, false),
+            (json!({}), &none, false),
+            (json!({"ca_pem": "root"}), &none, true),
+        ] {
+            let found = differ(json!({"tls": wanted}), there.clone(), KEEP).unwrap();
+            assert_eq!(!found.is_empty(), differs, "{wanted}");
+        }
     }
 }
