@@ -34,6 +34,7 @@ pub(super) fn is_secret(field: &str) -> bool {
 pub(super) fn changes(wanted: &Map<String, Value>, there: &Value, rules: Rules) -> Result<Vec<Change>, String> {
     let mut changes = Vec::new();
     let moves = wanted.get("url").is_some_and(|after| url(after) != url(&there["url"]));
+    let has_new_schemas = wanted.get("schemas").is_some_and(|after| !same_schemas(&there["schemas"], after));
     for (field, after) in wanted {
         let Some(before) = there.get(field) else {
             // The signing secret is given once, when the destination is made.
@@ -42,8 +43,13 @@ pub(super) fn changes(wanted: &Map<String, Value>, there: &Value, rules: Rules) 
             }
             return Err(format!("there is no field `{field}`"));
         };
-        // The server hands headers to no other host than the one they were given for.
-        let given_again = field == "headers" && moves && !names(after).is_empty();
+        let given_again = match field.as_str() {
+            // The server hands headers to no other host than the one they were given for.
+            "headers" => moves && !names(after).is_empty(),
+            // A new schema would be the default from then on.
+            "default_version" => has_new_schemas && !after.is_null(),
+            _ => false,
+        };
         if !given_again && same(field, before, after, rules)? {
             continue;
         }
@@ -256,6 +262,17 @@ mod tests {
         assert_eq!(differ(stays, there, KEEP).unwrap(), [""; 0]);
         let bare = json!({"url": "https://x.example/", "headers": {}});
         assert_eq!(differ(moved(json!({})), bare, KEEP).unwrap(), ["url"], "there are none to give");
+    }
+
+    #[test]
+    fn a_new_schema_does_not_become_the_default_by_the_way() {
+        let there = json!({"schemas": {"1": {}}, "default_version": "1"});
+        let wanted = |schemas: Value| json!({"schemas": schemas, "default_version": "1"});
+        assert_eq!(
+            differ(wanted(json!({"1": {}, "2": {}})), there.clone(), KEEP).unwrap(),
+            ["default_version", "schemas"]
+        );
+        assert_eq!(differ(wanted(json!({"1": {}})), there, KEEP).unwrap(), [""; 0]);
     }
 
     #[test]
