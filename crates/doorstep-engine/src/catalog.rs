@@ -65,10 +65,10 @@ impl Catalog {
         })
     }
 
-    /// Its receiver has agreed.
+    /// Its receiver has agreed. Of a URL that it does not have any more, that changes nothing.
     pub fn consented(&self, id: DestinationId, consent: Consent) {
         self.write(|inner| {
-            if let Some(there) = inner.destinations.get(&id) {
+            if let Some(there) = inner.destinations.get(&id).filter(|there| there.settings.url == consent.url) {
                 inner.insert(Arc::new(Destination { consent: Some(consent), ..Destination::clone(there) }));
             }
         });
@@ -136,8 +136,18 @@ fn behind<K: Ord + Copy, V>(all: &BTreeMap<K, Arc<V>>, after: Option<K>, limit: 
 #[cfg(test)]
 mod tests {
     use doorstep_core::time::Timestamp;
+    use doorstep_store::conformance::samples::{DST, a_consent, destination};
 
     use super::*;
+
+    #[test]
+    fn consent_counts_for_the_url_that_was_asked() {
+        let catalog = Catalog::default();
+        catalog.put_destination(destination(DST, 1));
+        catalog.consented(DST, a_consent(1));
+        catalog.consented(DST, Consent { url: "https://example.com/before".to_owned(), ..a_consent(2) });
+        assert_eq!(catalog.destination(DST).unwrap().consent, Some(a_consent(1)));
+    }
 
     #[test]
     fn a_tenant_does_not_become_what_it_was() {

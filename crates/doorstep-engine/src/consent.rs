@@ -114,7 +114,11 @@ impl Consents {
 }
 
 impl Office {
+    /// Refused if the destination is gone, or has another URL by now: that one's consent is not overwritten.
     async fn grant(&self, id: DestinationId, consent: Consent) -> Result<Result<(), Refusal>, EngineFault> {
+        if self.catalog.destination(id).is_none_or(|there| there.settings.url != consent.url) {
+            return Ok(Err(Refusal::NotFound));
+        }
         let write = Write::Consented { destination_id: id, consent: Box::new(consent.clone()) };
         let written = self.writer.write(vec![write]).await?.written.pop();
         if let Some(Written::Refused(refusal)) = written {

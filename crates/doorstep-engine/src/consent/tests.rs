@@ -85,6 +85,13 @@ impl Bench {
         Consents::start(self.office.clone(), sender, Box::new(SeededDice::new(1)))
     }
 
+    /// Until so many questions are out.
+    async fn until_asked(&self, n: usize) {
+        while self.sender.at_once.load(Ordering::SeqCst) < n {
+            tokio::task::yield_now().await;
+        }
+    }
+
     fn asking(&self, consents: &Consents) -> Asking {
         consents.asking(&[DST]).pop().flatten().expect("it is being asked")
     }
@@ -95,9 +102,7 @@ async fn all_that_have_to_be_are_asked_but_only_so_many_at_once() {
     let n = ASKED_AT_ONCE_MAX * 2 + 3;
     let bench = Bench::new(n as u128).await;
     let consents = bench.start();
-    while bench.sender.at_once.load(Ordering::SeqCst) < ASKED_AT_ONCE_MAX {
-        tokio::task::yield_now().await;
-    }
+    bench.until_asked(ASKED_AT_ONCE_MAX).await;
     bench.sender.lets.add_permits(n);
     for id in 1..=n as u128 {
         while consents.asking(&[DestinationId(id)])[0].as_ref().is_none_or(|asking| asking.asked == 0) {
@@ -140,6 +145,30 @@ async fn a_yes_is_on_disk_and_in_force_when_whoever_asked_hears_of_it() {
 }
 
 #[tokio::test]
+async fn a_late_yes_of_the_old_url_is_not_put_on_record() {
+    let bench = Bench::new(1).await;
+    let consents = bench.start();
+    *lock(&bench.sender.agrees) = true;
+    bench.until_asked(1).await;
+    let mut moved = destination(DST, 2);
+    moved.settings.url.push_str("/new");
+    bench.office.catalog.put_destination(moved);
+    consents.look(DST).await;
+    bench.until_asked(2).await;
+    bench.sender.lets.add_permits(1);
+    while bench.sender.at_once.load(Ordering::SeqCst) > 1 {
+        tokio::task::yield_now().await;
+    }
+    // The new one says no, and is heard after the old one's yes.
+    *lock(&bench.sender.agrees) = false;
+    bench.sender.lets.add_permits(9);
+    consents.ask(DST).await.unwrap();
+    let stored = bench.store.destinations(None, 9).await.unwrap();
+    assert_eq!(stored[0].destination.consent, None);
+    assert_eq!(bench.office.catalog.destination(DST).unwrap().consent, None);
+}
+
+#[tokio::test]
 async fn who_is_gone_or_need_not_agree_any_more_is_forgotten() {
     let bench = Bench::new(1).await;
     let consents = bench.start();
@@ -147,9 +176,7 @@ async fn who_is_gone_or_need_not_agree_any_more_is_forgotten() {
         let consents = consents.clone();
         async move { consents.ask(DST).await }
     });
-    while bench.sender.at_once.load(Ordering::SeqCst) == 0 {
-        tokio::task::yield_now().await;
-    }
+    bench.until_asked(1).await;
     let mut changed = destination(DST, 2);
     changed.settings.verification = Verification::None;
     bench.office.catalog.put_destination(changed);
