@@ -48,17 +48,27 @@ impl Catalog {
         self.read(|inner| behind(&inner.tenants, after, limit))
     }
 
-    /// An older version than the one that is there changes nothing: changes may arrive out of order. What its receiver has
-    /// agreed to stays as it is here.
+    /// As it was stored, at the start.
+    pub fn load_destination(&self, destination: Destination) -> Arc<Destination> {
+        let destination = Arc::new(destination);
+        self.write(|inner| inner.insert(Arc::clone(&destination)));
+        destination
+    }
+
+    /// New, with a `version` of at most 1, or changed. Changes may arrive out of order: an older version than the one that is there
+    /// changes nothing, and nothing brings back what was removed. What its receiver has agreed to stays as it is here.
     pub fn put_destination(&self, mut destination: Destination) -> Arc<Destination> {
         self.write(|inner| {
             let there = inner.destinations.get(&destination.id);
             if let Some(there) = there {
                 destination.consent.clone_from(&there.consent);
             }
-            let is_older = there.is_some_and(|there| there.version > destination.version);
+            let is_newest = match there {
+                Some(there) => there.version <= destination.version,
+                None => destination.version <= 1,
+            };
             let destination = Arc::new(destination);
-            if !is_older {
+            if is_newest {
                 inner.insert(Arc::clone(&destination));
             }
             destination
@@ -139,6 +149,21 @@ mod tests {
     use doorstep_store::conformance::samples::{DST, a_consent, destination};
 
     use super::*;
+
+    #[test]
+    fn a_late_change_neither_brings_back_what_was_removed_nor_undoes_a_later_one() {
+        let catalog = Catalog::default();
+        let version = || catalog.destination(DST).map(|there| there.version);
+        catalog.load_destination(destination(DST, 5));
+        for (put, expected) in [(7, 7), (6, 7), (8, 8)] {
+            assert_eq!(catalog.put_destination(destination(DST, put)).version, put);
+            assert_eq!(version(), Some(expected));
+        }
+        catalog.remove_destination(DST);
+        assert_eq!(catalog.put_destination(destination(DST, 9)).version, 9, "whoever made it is shown what they made");
+        assert_eq!(version(), None);
+        assert!(catalog.destinations(Some(destination(DST, 1).tenant_id), None, 9).is_empty());
+    }
 
     #[test]
     fn consent_counts_for_the_url_that_was_asked() {
