@@ -8,7 +8,7 @@ use doorstep_core::scheduler::SchedulerLimits;
 use doorstep_core::sender::{Parcel, Sent};
 use doorstep_core::store::Store;
 use doorstep_core::time::Millis;
-use doorstep_store::conformance::samples::{DST, destination, put};
+use doorstep_store::conformance::samples::{DST, TENANT, destination};
 use doorstep_store::memory::MemoryStore;
 use tokio::sync::Semaphore;
 
@@ -50,8 +50,12 @@ struct Bench {
 }
 
 impl Bench {
-    /// With so many destinations that have to be asked.
+    /// With so many destinations of one tenant that have to be asked.
     async fn new(n: u128) -> Self {
+        Self::with((1..=n).map(|id| (id, TENANT))).await
+    }
+
+    async fn with(destinations: impl Iterator<Item = (u128, TenantId)>) -> Self {
         let store = Arc::new(MemoryStore::default());
         let sender = Arc::new(Hesitant {
             lets: Semaphore::new(0),
@@ -73,9 +77,10 @@ impl Bench {
             limits: SchedulerLimits::default(),
             news: tokio::sync::broadcast::Sender::new(16),
         });
-        for id in 1..=n {
-            writer.write(vec![put(DestinationId(id))]).await.unwrap();
-            catalog.put_destination(destination(DestinationId(id), 1));
+        for (id, tenant_id) in destinations {
+            let destination = Destination { tenant_id, ..destination(DestinationId(id), 1) };
+            writer.write(vec![Write::PutDestination(Box::new(destination.clone()))]).await.unwrap();
+            catalog.put_destination(destination);
         }
         Self { sender, office: Office { catalog, writer, run, clock }, store }
     }
@@ -100,7 +105,7 @@ impl Bench {
 #[tokio::test]
 async fn all_that_have_to_be_are_asked_but_only_so_many_at_once() {
     let n = ASKED_AT_ONCE_MAX * 2 + 3;
-    let bench = Bench::new(n as u128).await;
+    let bench = Bench::with((1..=n as u128).map(|id| (id, TenantId(id)))).await;
     let consents = bench.start();
     bench.until_asked(ASKED_AT_ONCE_MAX).await;
     bench.sender.lets.add_permits(n);
@@ -111,6 +116,26 @@ async fn all_that_have_to_be_are_asked_but_only_so_many_at_once() {
     }
     assert_eq!(bench.sender.at_once_max.load(Ordering::SeqCst), ASKED_AT_ONCE_MAX);
     assert_eq!(bench.sender.lets.available_permits(), 0, "each was asked once");
+}
+
+#[tokio::test]
+async fn a_tenant_whose_receivers_take_their_time_does_not_keep_the_others_waiting() {
+    let n = ASKED_AT_ONCE_MAX * 2;
+    let slow = (1..=n as u128).map(|id| (id, TENANT));
+    let bench = Bench::with(slow.chain([(99, TenantId(99))])).await;
+    let consents = bench.start();
+    bench.until_asked(ASKED_PER_TENANT_MAX + 1).await;
+    let asked_now =
+        |id| consents.asking(&[DestinationId(id)])[0].as_ref().is_some_and(|asking| asking.next_ask_at.is_none());
+    assert!(asked_now(99));
+    assert_eq!((1..=n as u128).filter(|id| asked_now(*id)).count(), ASKED_PER_TENANT_MAX);
+    bench.sender.lets.add_permits(n + 1);
+    for id in 1..=n as u128 {
+        while consents.asking(&[DestinationId(id)])[0].as_ref().is_none_or(|asking| asking.asked == 0) {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(bench.sender.at_once_max.load(Ordering::SeqCst), ASKED_PER_TENANT_MAX + 1);
 }
 
 #[tokio::test]
