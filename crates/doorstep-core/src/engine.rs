@@ -108,7 +108,8 @@ pub trait Engine: Send + Sync {
     /// Whether requests to this destination could be made at all.
     fn check(&self, destination: &Destination) -> Result<(), Unsendable>;
 
-    /// Asks a destination's receiver for its consent now, and answers when that is over. `None`: there is no such destination.
+    /// Asks a destination's receiver for its consent now, and answers when that is over. Not too often, and noted, as with
+    /// [`Engine::try_out`]. `None`: there is no such destination.
     fn ask_consent(&self, mandate: Mandate, id: DestinationId) -> Reply<'_, Option<Arc<Destination>>>;
 
     /// A destination's receiver at this URL has followed the link that came with the question.
@@ -118,8 +119,9 @@ pub trait Engine: Send + Sync {
     fn asking(&self, reach: Reach, ids: &[DestinationId]) -> Vec<Option<Asking>>;
 
     /// Sends one event to one destination now, whatever its gate says, and keeps no record of it. Not without consent,
-    /// where that is needed. `None`: there is no such destination.
-    fn try_out(&self, reach: Reach, id: DestinationId, event: Event) -> Reply<'_, Option<Trial>>;
+    /// where that is needed, and not too often. Who wanted it is noted once nothing stands against it. `None`: there is no such
+    /// destination.
+    fn try_out(&self, mandate: Mandate, id: DestinationId, event: Event) -> Reply<'_, Option<Trial>>;
 
     /// The gates of these destinations as they are now, in the order asked for; `None` where there is none.
     fn gates(&self, reach: Reach, ids: Vec<DestinationId>) -> Reply<'_, Vec<Option<GateView>>>;

@@ -140,7 +140,7 @@ pub enum Write {
     /// New, with a `version` of at most 1, or changed: then `version` is the one that it replaces plus one, or the write is
     /// refused. Its `consent` is not written: see [`Write::Consented`].
     PutDestination(Box<Destination>),
-    /// Its receiver has agreed to be sent to. Refused if there is no such destination.
+    /// Its receiver has agreed to be sent to. Refused if there is no such destination, or not with this URL any more.
     Consented {
         destination_id: DestinationId,
         consent: Box<Consent>,

@@ -48,27 +48,37 @@ impl Catalog {
         self.read(|inner| behind(&inner.tenants, after, limit))
     }
 
-    /// An older version than the one that is there changes nothing: changes may arrive out of order. What its receiver has
-    /// agreed to stays as it is here.
+    /// As it was stored, at the start.
+    pub fn load_destination(&self, destination: Destination) -> Arc<Destination> {
+        let destination = Arc::new(destination);
+        self.write(|inner| inner.insert(Arc::clone(&destination)));
+        destination
+    }
+
+    /// New, with a `version` of at most 1, or changed. Changes may arrive out of order: an older version than the one that is there
+    /// changes nothing, and nothing brings back what was removed. What its receiver has agreed to stays as it is here.
     pub fn put_destination(&self, mut destination: Destination) -> Arc<Destination> {
         self.write(|inner| {
             let there = inner.destinations.get(&destination.id);
             if let Some(there) = there {
                 destination.consent.clone_from(&there.consent);
             }
-            let is_older = there.is_some_and(|there| there.version > destination.version);
+            let is_newest = match there {
+                Some(there) => there.version <= destination.version,
+                None => destination.version <= 1,
+            };
             let destination = Arc::new(destination);
-            if !is_older {
+            if is_newest {
                 inner.insert(Arc::clone(&destination));
             }
             destination
         })
     }
 
-    /// Its receiver has agreed.
+    /// Its receiver has agreed. Of a URL that it does not have any more, that changes nothing.
     pub fn consented(&self, id: DestinationId, consent: Consent) {
         self.write(|inner| {
-            if let Some(there) = inner.destinations.get(&id) {
+            if let Some(there) = inner.destinations.get(&id).filter(|there| there.settings.url == consent.url) {
                 inner.insert(Arc::new(Destination { consent: Some(consent), ..Destination::clone(there) }));
             }
         });
@@ -136,8 +146,33 @@ fn behind<K: Ord + Copy, V>(all: &BTreeMap<K, Arc<V>>, after: Option<K>, limit: 
 #[cfg(test)]
 mod tests {
     use doorstep_core::time::Timestamp;
+    use doorstep_store::conformance::samples::{DST, a_consent, destination};
 
     use super::*;
+
+    #[test]
+    fn a_late_change_neither_brings_back_what_was_removed_nor_undoes_a_later_one() {
+        let catalog = Catalog::default();
+        let version = || catalog.destination(DST).map(|there| there.version);
+        catalog.load_destination(destination(DST, 5));
+        for (put, expected) in [(7, 7), (6, 7), (8, 8)] {
+            assert_eq!(catalog.put_destination(destination(DST, put)).version, put);
+            assert_eq!(version(), Some(expected));
+        }
+        catalog.remove_destination(DST);
+        assert_eq!(catalog.put_destination(destination(DST, 9)).version, 9, "whoever made it is shown what they made");
+        assert_eq!(version(), None);
+        assert!(catalog.destinations(Some(destination(DST, 1).tenant_id), None, 9).is_empty());
+    }
+
+    #[test]
+    fn consent_counts_for_the_url_that_was_asked() {
+        let catalog = Catalog::default();
+        catalog.put_destination(destination(DST, 1));
+        catalog.consented(DST, a_consent(1));
+        catalog.consented(DST, Consent { url: "https://example.com/before".to_owned(), ..a_consent(2) });
+        assert_eq!(catalog.destination(DST).unwrap().consent, Some(a_consent(1)));
+    }
 
     #[test]
     fn a_tenant_does_not_become_what_it_was() {

@@ -1,6 +1,8 @@
 //! Asks receivers for their consent: at once when one has to give it, then again and again but ever more seldom.
 
-use std::collections::{BTreeSet, HashMap};
+mod line;
+
+use std::collections::HashMap;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,10 +11,9 @@ use doorstep_core::consent::{Consent, ask_again_after};
 use doorstep_core::destination::Destination;
 use doorstep_core::dice::Dice;
 use doorstep_core::engine::{Asking, EngineFault};
-use doorstep_core::id::DestinationId;
+use doorstep_core::id::{DestinationId, TenantId};
 use doorstep_core::sender::{Asked, SendFault, Sender};
 use doorstep_core::store::{Refusal, Write, Written};
-use doorstep_core::time::Timestamp;
 use futures_util::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -23,8 +24,9 @@ use crate::ingest::Ingest;
 use crate::run::Handle;
 use crate::writer::Writer;
 
-/// Receivers that are asked at the same time; the others wait for their turn.
-pub const ASKED_AT_ONCE_MAX: usize = 16;
+use line::Line;
+pub use line::{ASKED_AT_ONCE_MAX, ASKED_PER_TENANT_MAX};
+
 /// What may wait to be looked at. Whoever tells more waits for room.
 const LINE_MAX: usize = 1_024;
 /// Destinations that are looked through in one go at the start.
@@ -78,7 +80,7 @@ impl Consents {
             sender,
             dice,
             asking: Arc::clone(&consents.asking),
-            due: BTreeSet::new(),
+            line: Line::default(),
             waiting: HashMap::new(),
             out: JoinSet::new(),
         };
@@ -114,7 +116,11 @@ impl Consents {
 }
 
 impl Office {
+    /// Refused if the destination is gone, or has another URL by now: that one's consent is not overwritten.
     async fn grant(&self, id: DestinationId, consent: Consent) -> Result<Result<(), Refusal>, EngineFault> {
+        if self.catalog.destination(id).is_none_or(|there| there.settings.url != consent.url) {
+            return Ok(Err(Refusal::NotFound));
+        }
         let write = Write::Consented { destination_id: id, consent: Box::new(consent.clone()) };
         let written = self.writer.write(vec![write]).await?.written.pop();
         if let Some(Written::Refused(refusal)) = written {
@@ -138,7 +144,7 @@ struct Asker {
     sender: Arc<dyn Sender>,
     dice: Box<dyn Dice + Send>,
     asking: Arc<Mutex<HashMap<DestinationId, Asking>>>,
-    due: BTreeSet<(Timestamp, DestinationId)>,
+    line: Line,
     /// Those that are being asked, each with who waits for that.
     waiting: HashMap<DestinationId, Vec<oneshot::Sender<()>>>,
     out: JoinSet<Answer>,
@@ -146,6 +152,7 @@ struct Asker {
 
 struct Answer {
     id: DestinationId,
+    tenant_id: TenantId,
     url: String,
     asked: Result<Asked, SendFault>,
 }
@@ -157,8 +164,7 @@ impl Asker {
         loop {
             self.ask_those_due();
             let clock = self.office.clock;
-            let has_room = self.out.len() < ASKED_AT_ONCE_MAX;
-            let next_at = self.due.first().filter(|_| has_room).map(|(at, _)| *at);
+            let next_at = self.line.wake_at();
             let alarm = async {
                 match next_at {
                     Some(at) => tokio::time::sleep_until(clock.instant(at).into()).await,
@@ -199,9 +205,8 @@ impl Asker {
         }
         let url = destination.settings.url.clone();
         let fresh = Asking { url, asked: 0, next_ask_at: Some(now), last_answer: None };
-        let before = asking.insert(id, fresh).and_then(|before| before.next_ask_at);
-        before.map(|at| self.due.remove(&(at, id)));
-        self.due.insert((now, id));
+        asking.insert(id, fresh);
+        self.line.put(id, destination.tenant_id, now);
     }
 
     /// A person asks for it to be asked now.
@@ -210,35 +215,25 @@ impl Asker {
         if let Some(waiting) = self.waiting.get_mut(&id) {
             return waiting.push(done);
         }
-        let now = self.office.clock.now();
-        let mut asking = lock(&self.asking);
-        let Some(asking) = asking.get_mut(&id) else { return over(vec![done]) };
-        // Before all that are due.
-        let first = self.due.first().map_or(now, |(at, _)| now.min(*at));
-        if let Some(before) = asking.next_ask_at.replace(first) {
-            self.due.remove(&(before, id));
+        let Some(destination) = self.office.awaiting(id) else { return over(vec![done]) };
+        let first = self.line.put_first(id, destination.tenant_id, self.office.clock.now());
+        if let Some(asking) = lock(&self.asking).get_mut(&id) {
+            asking.next_ask_at = Some(first);
         }
-        self.due.insert((first, id));
         self.waiting.insert(id, vec![done]);
     }
 
     fn forget(&mut self, id: DestinationId) {
-        if let Some(asking) = lock(&self.asking).remove(&id)
-            && let Some(at) = asking.next_ask_at
-        {
-            self.due.remove(&(at, id));
-        }
+        lock(&self.asking).remove(&id);
+        self.line.remove(id);
         over(self.waiting.remove(&id).unwrap_or_default());
     }
 
     fn ask_those_due(&mut self) {
         let now = self.office.clock.now();
-        while self.out.len() < ASKED_AT_ONCE_MAX
-            && let Some(&(at, id)) = self.due.first()
-            && at <= now
-        {
-            self.due.pop_first();
+        while let Some((id, tenant_id)) = self.line.next(now) {
             let Some(destination) = self.office.awaiting(id) else {
+                self.line.ended(tenant_id);
                 self.forget(id);
                 continue;
             };
@@ -250,12 +245,13 @@ impl Asker {
             self.out.spawn(async move {
                 let asked = AssertUnwindSafe(async { sender.ask(destination).await }).catch_unwind().await;
                 let asked = asked.unwrap_or_else(|_| Err(SendFault("the sender panicked".into())));
-                Answer { id, url, asked }
+                Answer { id, tenant_id, url, asked }
             });
         }
     }
 
-    async fn learn(&mut self, Answer { id, url, asked }: Answer) {
+    async fn learn(&mut self, Answer { id, tenant_id, url, asked }: Answer) {
+        self.line.ended(tenant_id);
         let (last_answer, wait) = match asked {
             Ok(Asked { leave: Ok(leave), origin, .. }) => {
                 let consent = Consent { url: url.clone(), origin, leave, given_at: self.office.clock.now() };
@@ -281,7 +277,9 @@ impl Asker {
             asking.last_answer = Some(last_answer);
             let again = ask_again_after(asking.asked, self.dice.roll());
             asking.next_ask_at = again.map(|after| now + after.max(wait.unwrap_or_default()));
-            self.due.extend(asking.next_ask_at.map(|at| (at, id)));
+            if let Some(at) = asking.next_ask_at {
+                self.line.put(id, tenant_id, at);
+            }
         }
         // Told last: whoever waited sees what came of it.
         over(waiting);

@@ -26,7 +26,7 @@ use tokio::sync::Mutex;
 use crate::consent::Consents;
 use crate::ingest::Ingest;
 use crate::run::Ended;
-use crate::trials::{TRIAL_TIMEOUT_MAX, Trials};
+use crate::trials::{TRIAL_TIMEOUT_MAX, Trials, Turn};
 use crate::writer::{Receipt, Telling, WriteFault};
 
 /// Destinations of one tenant, unless the configuration says otherwise: each takes memory, and each event is matched against all of them.
@@ -198,12 +198,24 @@ impl Desk {
         reach == Reach::All || self.destination(reach, id).is_some()
     }
 
-    async fn try_one(&self, destination: Arc<Destination>, event: Event) -> Result<Trial, EngineFault> {
+    /// Leave to send something past the gate now; noted as soon as it is given, and not where it is refused.
+    async fn turn(&self, destination: &Destination, entry: AuditEntry) -> Result<Turn, EngineFault> {
+        let turn = self.trials.begin(destination.tenant_id, self.now())?;
+        self.ingest.writer.write(vec![Write::Audit(Box::new(entry))]).await?;
+        Ok(turn)
+    }
+
+    async fn try_one(
+        &self,
+        entry: AuditEntry,
+        destination: Arc<Destination>,
+        event: Event,
+    ) -> Result<Trial, EngineFault> {
         if destination.awaits_consent() {
             return Err(EngineFault::NoConsent);
         }
+        let _turn = self.turn(&destination, entry).await?;
         let now = self.now();
-        let _turn = self.trials.begin(destination.tenant_id, now)?;
         let mut destination = destination;
         if destination.settings.timeout > TRIAL_TIMEOUT_MAX {
             Arc::make_mut(&mut destination).settings.timeout = TRIAL_TIMEOUT_MAX;
@@ -357,10 +369,8 @@ impl Engine for Desk {
 
     fn ask_consent(&self, mandate: Mandate, id: DestinationId) -> Reply<'_, Option<Arc<Destination>>> {
         Box::pin(async move {
-            if self.destination(mandate.reach, id).is_none() {
-                return Ok(None);
-            }
-            self.ingest.writer.write(vec![Write::Audit(Box::new(mandate.entry))]).await?;
+            let Some(destination) = self.destination(mandate.reach, id) else { return Ok(None) };
+            let _turn = self.turn(&destination, mandate.entry).await?;
             self.consents.ask(id).await?;
             Ok(self.destination(mandate.reach, id))
         })
@@ -380,10 +390,10 @@ impl Engine for Desk {
         self.sender.check(destination)
     }
 
-    fn try_out(&self, reach: Reach, id: DestinationId, event: Event) -> Reply<'_, Option<Trial>> {
+    fn try_out(&self, mandate: Mandate, id: DestinationId, event: Event) -> Reply<'_, Option<Trial>> {
         Box::pin(async move {
-            match self.destination(reach, id) {
-                Some(destination) => self.try_one(destination, event).await.map(Some),
+            match self.destination(mandate.reach, id) {
+                Some(destination) => self.try_one(mandate.entry, destination, event).await.map(Some),
                 None => Ok(None),
             }
         })

@@ -530,7 +530,7 @@ pub async fn adopt_all(store: &dyn Store, catalog: &Catalog, handle: &Handle) ->
         let page = store.destinations(after, CATALOG_PAGE).await?;
         after = page.last().map(|stored| stored.destination.id);
         for StoredDestination { destination, gate, has_backlog } in page {
-            let destination = catalog.put_destination(destination);
+            let destination = catalog.load_destination(destination);
             let (plan, gate) = (Box::new(plan(&destination)), Box::new(gate));
             handle.tell(Input::Adopted { plan, gate, backlog: has_backlog }).await;
             n += 1;

@@ -35,6 +35,7 @@ use http::StatusCode;
 use thiserror::Error;
 use tokio::time::{Instant, timeout_at};
 
+pub use ask::ASK_TIMEOUT_MAX;
 pub use body::BODY_BYTES_MAX;
 pub use connection::{BYTES_PER_REQUEST_MAX_HTTP2, HEAD_BYTES_MAX, HEAD_BYTES_MAX_HTTP2, INTERIM_BYTES_MAX};
 pub use pool::PoolLimits;

@@ -1,5 +1,5 @@
-//! How often destinations are tried out. A trial goes past the gate, so it has bounds of its own: whoever may ask for one could
-//! aim at anybody, and nobody's trials should keep others from theirs.
+//! How often destinations are tried out, or asked for consent by a person. A trial goes past the gate, so it has bounds of its own:
+//! whoever may ask for one could aim at anybody, and nobody's trials should keep others from theirs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

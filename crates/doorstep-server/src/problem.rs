@@ -230,7 +230,8 @@ impl From<EngineFault> for Problem {
             EngineFault::Unsendable(why) => Self::new(Code::Unsendable, why),
             EngineFault::TooOften(wait) => {
                 let after = whole_seconds(wait);
-                let detail = format!("one tenant's destinations are tested only so often: try again in {after} s");
+                let detail =
+                    format!("one tenant's destinations are tested or asked only so often: try again in {after} s");
                 let problem = Self::new(Code::TooOften, detail);
                 Self { retry_after: Some(after), ..problem }
             }

@@ -90,6 +90,7 @@ macro_rules! store_conforms {
             a_tenant_has_no_more_destinations_than_it_may,
             a_gate_is_kept_as_it_was,
             consent_is_kept_apart_from_what_people_change,
+            a_late_yes_of_another_url_changes_nothing,
             a_destination_goes_with_all_that_is_queued_for_it,
             what_a_removed_destination_leaves_goes_gradually_and_is_seen_by_nobody,
             lists_are_newest_first_and_go_on_where_the_last_page_ended,

@@ -353,6 +353,9 @@ impl Memory {
         let Some((destination, _)) = self.destinations.get_mut(&destination_id) else {
             return Written::Refused(Refusal::NotFound);
         };
+        if destination.settings.url != consent.url {
+            return Written::Refused(Refusal::NotFound);
+        }
         destination.consent = Some(consent);
         Written::Saved
     }

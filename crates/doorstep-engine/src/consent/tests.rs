@@ -8,7 +8,7 @@ use doorstep_core::scheduler::SchedulerLimits;
 use doorstep_core::sender::{Parcel, Sent};
 use doorstep_core::store::Store;
 use doorstep_core::time::Millis;
-use doorstep_store::conformance::samples::{DST, destination, put};
+use doorstep_store::conformance::samples::{DST, TENANT, destination};
 use doorstep_store::memory::MemoryStore;
 use tokio::sync::Semaphore;
 
@@ -50,8 +50,12 @@ struct Bench {
 }
 
 impl Bench {
-    /// With so many destinations that have to be asked.
+    /// With so many destinations of one tenant that have to be asked.
     async fn new(n: u128) -> Self {
+        Self::with((1..=n).map(|id| (id, TENANT))).await
+    }
+
+    async fn with(destinations: impl Iterator<Item = (u128, TenantId)>) -> Self {
         let store = Arc::new(MemoryStore::default());
         let sender = Arc::new(Hesitant {
             lets: Semaphore::new(0),
@@ -73,9 +77,10 @@ impl Bench {
             limits: SchedulerLimits::default(),
             news: tokio::sync::broadcast::Sender::new(16),
         });
-        for id in 1..=n {
-            writer.write(vec![put(DestinationId(id))]).await.unwrap();
-            catalog.put_destination(destination(DestinationId(id), 1));
+        for (id, tenant_id) in destinations {
+            let destination = Destination { tenant_id, ..destination(DestinationId(id), 1) };
+            writer.write(vec![Write::PutDestination(Box::new(destination.clone()))]).await.unwrap();
+            catalog.put_destination(destination);
         }
         Self { sender, office: Office { catalog, writer, run, clock }, store }
     }
@@ -83,6 +88,13 @@ impl Bench {
     fn start(&self) -> Consents {
         let sender = Arc::clone(&self.sender) as Arc<dyn Sender>;
         Consents::start(self.office.clone(), sender, Box::new(SeededDice::new(1)))
+    }
+
+    /// Until so many questions are out.
+    async fn until_asked(&self, n: usize) {
+        while self.sender.at_once.load(Ordering::SeqCst) < n {
+            tokio::task::yield_now().await;
+        }
     }
 
     fn asking(&self, consents: &Consents) -> Asking {
@@ -93,11 +105,9 @@ impl Bench {
 #[tokio::test]
 async fn all_that_have_to_be_are_asked_but_only_so_many_at_once() {
     let n = ASKED_AT_ONCE_MAX * 2 + 3;
-    let bench = Bench::new(n as u128).await;
+    let bench = Bench::with((1..=n as u128).map(|id| (id, TenantId(id)))).await;
     let consents = bench.start();
-    while bench.sender.at_once.load(Ordering::SeqCst) < ASKED_AT_ONCE_MAX {
-        tokio::task::yield_now().await;
-    }
+    bench.until_asked(ASKED_AT_ONCE_MAX).await;
     bench.sender.lets.add_permits(n);
     for id in 1..=n as u128 {
         while consents.asking(&[DestinationId(id)])[0].as_ref().is_none_or(|asking| asking.asked == 0) {
@@ -106,6 +116,26 @@ async fn all_that_have_to_be_are_asked_but_only_so_many_at_once() {
     }
     assert_eq!(bench.sender.at_once_max.load(Ordering::SeqCst), ASKED_AT_ONCE_MAX);
     assert_eq!(bench.sender.lets.available_permits(), 0, "each was asked once");
+}
+
+#[tokio::test]
+async fn a_tenant_whose_receivers_take_their_time_does_not_keep_the_others_waiting() {
+    let n = ASKED_AT_ONCE_MAX * 2;
+    let slow = (1..=n as u128).map(|id| (id, TENANT));
+    let bench = Bench::with(slow.chain([(99, TenantId(99))])).await;
+    let consents = bench.start();
+    bench.until_asked(ASKED_PER_TENANT_MAX + 1).await;
+    let asked_now =
+        |id| consents.asking(&[DestinationId(id)])[0].as_ref().is_some_and(|asking| asking.next_ask_at.is_none());
+    assert!(asked_now(99));
+    assert_eq!((1..=n as u128).filter(|id| asked_now(*id)).count(), ASKED_PER_TENANT_MAX);
+    bench.sender.lets.add_permits(n + 1);
+    for id in 1..=n as u128 {
+        while consents.asking(&[DestinationId(id)])[0].as_ref().is_none_or(|asking| asking.asked == 0) {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(bench.sender.at_once_max.load(Ordering::SeqCst), ASKED_PER_TENANT_MAX + 1);
 }
 
 #[tokio::test]
@@ -140,6 +170,30 @@ async fn a_yes_is_on_disk_and_in_force_when_whoever_asked_hears_of_it() {
 }
 
 #[tokio::test]
+async fn a_late_yes_of_the_old_url_is_not_put_on_record() {
+    let bench = Bench::new(1).await;
+    let consents = bench.start();
+    *lock(&bench.sender.agrees) = true;
+    bench.until_asked(1).await;
+    let mut moved = destination(DST, 2);
+    moved.settings.url.push_str("/new");
+    bench.office.catalog.put_destination(moved);
+    consents.look(DST).await;
+    bench.until_asked(2).await;
+    bench.sender.lets.add_permits(1);
+    while bench.sender.at_once.load(Ordering::SeqCst) > 1 {
+        tokio::task::yield_now().await;
+    }
+    // The new one says no, and is heard after the old one's yes.
+    *lock(&bench.sender.agrees) = false;
+    bench.sender.lets.add_permits(9);
+    consents.ask(DST).await.unwrap();
+    let stored = bench.store.destinations(None, 9).await.unwrap();
+    assert_eq!(stored[0].destination.consent, None);
+    assert_eq!(bench.office.catalog.destination(DST).unwrap().consent, None);
+}
+
+#[tokio::test]
 async fn who_is_gone_or_need_not_agree_any_more_is_forgotten() {
     let bench = Bench::new(1).await;
     let consents = bench.start();
@@ -147,9 +201,7 @@ async fn who_is_gone_or_need_not_agree_any_more_is_forgotten() {
         let consents = consents.clone();
         async move { consents.ask(DST).await }
     });
-    while bench.sender.at_once.load(Ordering::SeqCst) == 0 {
-        tokio::task::yield_now().await;
-    }
+    bench.until_asked(1).await;
     let mut changed = destination(DST, 2);
     changed.settings.verification = Verification::None;
     bench.office.catalog.put_destination(changed);

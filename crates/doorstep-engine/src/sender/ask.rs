@@ -7,10 +7,14 @@ use doorstep_core::consent::{self, ConsentLink, Leave};
 use doorstep_core::destination::Destination;
 use doorstep_core::hints::Hints;
 use doorstep_core::sender::Asked;
+use doorstep_core::time::Millis;
 use http::Uri;
 use tokio::time::Instant;
 
-use super::{Answered, SendFault, Sender, TIMEOUT_MAX};
+use super::{Answered, SendFault, Sender};
+
+/// A question takes no longer, whatever its destination allows: others wait for its place.
+pub const ASK_TIMEOUT_MAX: Millis = Millis::from_secs(10);
 
 /// In whose name receivers are asked, where the server has no name of its own.
 const NAMELESS: &str = "localhost";
@@ -26,7 +30,7 @@ impl Sender {
     pub async fn ask(&self, destination: &Destination) -> Result<Asked, SendFault> {
         let (now, started) = ((self.clock)(), Instant::now());
         let prepared = self.prepared.get(destination, &self.connector.rules, &self.tls, now)?;
-        let deadline = started + Duration::from_millis(destination.settings.timeout.min(TIMEOUT_MAX).0);
+        let deadline = started + Duration::from_millis(destination.settings.timeout.min(ASK_TIMEOUT_MAX).0);
         let answered = match prepared.target() {
             Ok(target) => {
                 let asks = self.questions(destination);

@@ -2,7 +2,7 @@
 
 use doorstep_core::consent::{ConsentLink, Leave, Verification};
 use doorstep_core::time::Millis;
-use doorstep_engine::sender::SenderSettings;
+use doorstep_engine::sender::{ASK_TIMEOUT_MAX, SenderSettings};
 use http_body_util::Full;
 
 use crate::secure::secure;
@@ -78,4 +78,14 @@ async fn whatever_a_receiver_does_is_an_answer_and_its_wish_to_wait_is_told() {
     let forbidden = Bench::new(settings(), "10.0.0.0/8");
     let asked = forbidden.sender.ask(&order("https://127.0.0.1/".to_owned(), SHORT).destination).await.unwrap();
     assert_eq!(asked.leave, Err("it did not answer: it has an address that destinations may not have".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_takes_no_longer_than_that_whatever_its_destination_allows() {
+    let silent = Receiver::start(|mut peer, _| async move { peer.closed().await }).await;
+    let order = order(silent.url(), Millis::from_mins(5));
+    let (bench, before) = (Bench::default(), tokio::time::Instant::now());
+    let asked = bench.sender.ask(&order.destination).await.unwrap();
+    assert!(asked.leave.unwrap_err().starts_with("it did not answer: "));
+    assert!(before.elapsed() <= std::time::Duration::from_millis(ASK_TIMEOUT_MAX.0 + 1), "{:?}", before.elapsed());
 }

@@ -1,5 +1,6 @@
 //! Whatever a handler forgets: the engine's verbs themselves end at the caller's reach.
 
+use doorstep_core::audit::{Action, Actor, AuditEntry, AuditOutcome, Mandate};
 use doorstep_core::engine::EngineFault;
 use doorstep_core::event::Event;
 use doorstep_core::id::{DestinationId, EventId, TenantId};
@@ -23,6 +24,20 @@ fn event(tenant_id: TenantId, world: &World) -> Event {
         accepted_at: world.later(0),
         trace: None,
     }
+}
+
+fn mandate(reach: Reach, world: &World) -> Mandate {
+    let entry = AuditEntry {
+        at: world.later(0),
+        actor: Actor::Bootstrap,
+        from: None,
+        tenant_id: None,
+        action: Action::DestinationTest,
+        resource: String::new(),
+        outcome: AuditOutcome::Done,
+        changes: serde_json::Map::new(),
+    };
+    Mandate { reach, entry }
 }
 
 /// One of this tenant's that waits for its receiver's consent.
@@ -54,7 +69,7 @@ async fn the_verbs_of_the_engine_know_nothing_of_what_is_out_of_reach() {
         let told = engine.asking(reach, &asking);
         assert_eq!(told.iter().map(Option::is_some).collect::<Vec<_>>(), seen, "questions of {reach:?}");
         for (id, is_seen) in ids.into_iter().zip(seen) {
-            let tried = engine.try_out(reach, id, event(own, &world)).await;
+            let tried = engine.try_out(mandate(reach, &world), id, event(own, &world)).await;
             // The sender of this world sends nothing, and says so.
             let is_tried = matches!(tried, Err(EngineFault::Unsendable(_)));
             assert!(is_tried == is_seen && (is_seen || matches!(tried, Ok(None))), "{reach:?} {id}: {tried:?}");

@@ -80,7 +80,7 @@ async fn examples(world: &World, method: &str, path: &str) -> Vec<Example> {
         ("POST", "/v1/destinations/{id}/test") => [vec![usual; 30], vec![stranger]].concat(),
         ("POST", "/v1/destinations/{id}/verify") => {
             ask_for_consent(world).await;
-            vec![usual, stranger]
+            [vec![usual; 30], vec![stranger]].concat()
         }
         ("POST", "/portal/session") => {
             let (_, made) = world.ask("POST", "/v1/portal-sessions", json!({ "tenant_id": world.own.tenant })).await;

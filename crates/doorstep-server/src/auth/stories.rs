@@ -336,3 +336,34 @@ async fn a_credential_that_ends_while_a_body_is_on_its_way_does_nothing_any_more
     let (_, keys) = world.ask("GET", "/v1/keys", Value::Null).await;
     assert!(!keys.to_string().contains("heir"), "{keys}");
 }
+
+#[tokio::test]
+async fn a_test_or_question_that_is_refused_is_not_noted_as_done() {
+    let world = World::new().await;
+    for (things, verb) in [(&world.own, "test"), (&world.foreign, "verify")] {
+        let path = format!("/v1/destinations/{}", things.destination);
+        let asks = json!({ "verification": "cloudevents_options" });
+        if verb == "verify" {
+            let (status, told) = world.ask("PATCH", &path, asks.clone()).await;
+            assert!(status.is_success(), "{told}");
+        }
+        let (mut let_through, mut too_often) = (0, 0);
+        for _ in 0..30 {
+            let (status, told) = world.ask("POST", &format!("{path}/{verb}"), Value::Null).await;
+            match told["code"].as_str() {
+                Some("too_often") => too_often += 1,
+                Some("unsendable") | None => let_through += 1,
+                Some(other) => panic!("{status} {other}"),
+            }
+        }
+        assert!(too_often > 0, "{verb}");
+        let noted = async || audited(&world, &format!("?action=destination.{verb}&limit=200")).await.len();
+        assert_eq!(noted().await, let_through, "{verb}");
+        if verb == "test" {
+            world.ask("PATCH", &path, asks).await;
+            let (_, told) = world.ask("POST", &format!("{path}/{verb}"), Value::Null).await;
+            assert_eq!(told["code"], "no_consent");
+            assert_eq!(noted().await, let_through);
+        }
+    }
+}

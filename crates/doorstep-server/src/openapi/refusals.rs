@@ -41,7 +41,7 @@ const OWN: &[(Method, &str, &[&[Code]])] = &[
     (Method::POST, "/v1/destinations/{id}/probe", &[READS, &[Code::NotSavedYet]]),
     (Method::POST, "/v1/destinations/{id}/clear-throttle", &[READS, &[Code::NotSavedYet]]),
     (Method::POST, "/v1/destinations/{id}/test", &[&[Code::Unsendable, Code::NoConsent, Code::TooOften]]),
-    (Method::POST, "/v1/destinations/{id}/verify", &[READS, &[Code::NeedsNoConsent]]),
+    (Method::POST, "/v1/destinations/{id}/verify", &[READS, &[Code::NeedsNoConsent, Code::TooOften]]),
     // Two at the same time: one of them comes too late.
     (
         Method::POST,

@@ -113,7 +113,7 @@ codes! {
     QuotaExceeded "quota_exceeded" TOO_MANY_REQUESTS "Too many events"
         "The tenant's events come faster than its ingest rate allows: try again after `Retry-After`.";
     TooOften "too_often" TOO_MANY_REQUESTS "That is too often"
-        "One tenant's destinations are tested only so often: try again after `Retry-After`.";
+        "One tenant's destinations are tested, or asked for consent, only so often: try again after `Retry-After`.";
     Internal "internal" INTERNAL_SERVER_ERROR "Something is broken"
         "A fault of ours, which the operator finds in the log. Whether anything was changed is not known.";
     Busy "busy" SERVICE_UNAVAILABLE "Too much is waiting"

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use doorstep_core::attempt::{Answer, Attempt};
 use doorstep_core::audit::Mandate;
+use doorstep_core::consent::Consent;
 use doorstep_core::delivery::{BehindDead, Delivery, Place, Track};
 use doorstep_core::destination::Destination;
 use doorstep_core::event::{Event, NewEvent};
@@ -286,6 +287,25 @@ pub fn consent_is_kept_apart_from_what_people_change(subject: &mut dyn Subject) 
     assert_eq!(one(subject, agree(DST, 2)), Written::Saved);
     subject.restart();
     assert_eq!(consent(subject), Some(a_consent(2)));
+}
+
+pub fn a_late_yes_of_another_url_changes_nothing(subject: &mut dyn Subject) {
+    let agree = |n, url: &str| {
+        let consent = Box::new(Consent { url: url.to_owned(), ..a_consent(n) });
+        one(subject, Write::Consented { destination_id: DST, consent })
+    };
+    let consent = || ask(subject.store().destinations(None, 9))[0].destination.consent.clone();
+    let at = |version, url: &str| {
+        let mut moved = destination(DST, version);
+        moved.settings.url = url.to_owned();
+        one(subject, Write::PutDestination(Box::new(moved)))
+    };
+    let (old, new) = ("https://old.example.com/hook", "https://new.example.com/hook");
+    assert_eq!((at(1, old), agree(1, new)), (Written::Saved, Written::Refused(Refusal::NotFound)));
+    assert_eq!(consent(), None);
+    assert_eq!((at(2, new), agree(2, new)), (Written::Saved, Written::Saved));
+    assert_eq!(agree(3, old), Written::Refused(Refusal::NotFound));
+    assert_eq!(consent(), Some(Consent { url: new.to_owned(), ..a_consent(2) }));
 }
 
 pub fn a_destination_goes_with_all_that_is_queued_for_it(subject: &mut dyn Subject) {

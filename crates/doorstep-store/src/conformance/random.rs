@@ -69,7 +69,7 @@ enum Change {
     Revive { nth: usize, window: u64 },
     Abandon { nth: usize },
     SaveGate { to: u8 },
-    Consented { to: u8, n: u32 },
+    Consented { to: u8, n: u32, late: bool },
     PutTenant { name: u8, version: u64 },
     Put { to: u8, version: u64 },
     Add { to: u8, version: u64, max: usize },
@@ -123,7 +123,7 @@ fn plain_change() -> impl Strategy<Value = Change> {
         4 => (any::<usize>(), 0u64..300).prop_map(|(nth, window)| Change::Revive { nth, window }),
         2 => any::<usize>().prop_map(|nth| Change::Abandon { nth }),
         1 => (0u8..4).prop_map(|to| Change::SaveGate { to }),
-        1 => (0u8..4, 0u32..3).prop_map(|(to, n)| Change::Consented { to, n }),
+        1 => (0u8..4, 0u32..3, prop::bool::weighted(0.2)).prop_map(|(to, n, late)| Change::Consented { to, n, late }),
         2 => (0u8..3, 0u64..4).prop_map(|(name, version)| Change::PutTenant { name, version }),
         4 => (0u8..4, 1u64..4).prop_map(|(to, version)| Change::Put { to, version }),
         2 => (0u8..6, 1u64..3, 0usize..4).prop_map(|(to, version, max)| Change::Add { to, version, max }),
@@ -235,8 +235,12 @@ impl Pair {
             }
             Change::Abandon { nth } => Write::Abandon { delivery_id: self.nth(nth)?.id, note: format!("note {nth}") },
             Change::SaveGate { to } => Write::SaveGate { destination_id: to_id(to), state: Box::new(a_gate()) },
-            Change::Consented { to, n } => {
-                Write::Consented { destination_id: to_id(to), consent: Box::new(a_consent(n)) }
+            Change::Consented { to, n, late } => {
+                let mut consent = Box::new(a_consent(n));
+                if late {
+                    consent.url.push_str("/before");
+                }
+                Write::Consented { destination_id: to_id(to), consent }
             }
             Change::PutTenant { name, version } => Write::PutTenant(Box::new(tenant(TenantId(name.into()), version))),
             Change::Put { to, version } => {

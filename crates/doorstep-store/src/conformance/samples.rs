@@ -83,11 +83,10 @@ pub fn destination(id: DestinationId, version: u64) -> Destination {
     }
 }
 
-/// One with something in every field.
-/// The `n`th that was given.
+/// The `n`th that was given, by the receiver of [`destination`].
 pub fn a_consent(n: u32) -> Consent {
     Consent {
-        url: "https://example.com/hooks".to_owned(),
+        url: "https://example.com/hook".to_owned(),
         origin: "hooks.example.net".to_owned(),
         leave: Leave { per_minute: NonZeroU32::new(n) },
         given_at: NOW + Millis(n.into()),

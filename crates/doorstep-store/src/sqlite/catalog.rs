@@ -102,7 +102,11 @@ impl Batch<'_> {
     }
 
     pub(super) fn consented(&mut self, destination_id: DestinationId, consent: &Consent) -> Result<Written, Fault> {
-        if !self.is_destination(destination_id)? {
+        let sql = "select settings from destinations where id = ?1";
+        let settings: Option<Vec<u8>> = self.find(sql, [destination_id.0.to_be_bytes()], |row| row.get(0))?;
+        let Some(settings) = settings else { return Ok(Written::Refused(Refusal::NotFound)) };
+        let settings: DestinationSettings = row::read_json("a destination's settings", &settings)?;
+        if settings.url != consent.url {
             return Ok(Written::Refused(Refusal::NotFound));
         }
         self.execute(

@@ -184,14 +184,17 @@ fn the_engine_the_sender_and_the_store_are_bounded_as_the_page_says() {
     says(engine, "bytes of writes that wait", &[mib(writer.bytes_max)]);
     says(engine, "writes in one transaction", &[count(writer::BATCH_MAX)]);
     says(engine, "payloads kept in memory for deliveries to come", &[mib(events::CACHED_BYTES_MAX)]);
-    says(engine, "receivers asked for consent at once", &[count(asking::ASKED_AT_ONCE_MAX)]);
+    let at_once = [count(asking::ASKED_AT_ONCE_MAX), count(asking::ASKED_PER_TENANT_MAX)];
+    says(engine, "receivers asked for consent at once", &at_once);
+    says(engine, "time for a question", &[millis(sender::ASK_TIMEOUT_MAX)]);
     let asks = [count(consent::ASKS_MAX as usize), millis(consent::ASK_AGAIN_MIN), millis(consent::ASK_AGAIN_MAX)];
     says(engine, "questions for consent without one", &asks);
     says(engine, "time in which a question can be answered with its link", &[millis(consent::ANSWERABLE_FOR)]);
     let tests = [count(trials::TRIALS_MAX), count(trials::TRIALS_PER_TENANT_MAX)];
-    says(engine, "tests of destinations at once", &tests);
+    says(engine, "tests of destinations, and questions that people want asked, at once", &tests);
     let rate = trials::TRIAL_RATE;
-    says(engine, "tests of a tenant's destinations", &[format!("{} a second", rate.per_second), count(rate.burst)]);
+    let of_tenant = "tests of a tenant's destinations, and questions that people want asked";
+    says(engine, of_tenant, &[format!("{} a second", rate.per_second), count(rate.burst)]);
     says(engine, "time for a test", &[millis(trials::TRIAL_TIMEOUT_MAX)]);
 
     let (deadlines, pool) = (sender::Deadlines::default(), sender::PoolLimits::default());

@@ -145,7 +145,8 @@ async fn agree(
         Problem::invalid_at("webhook-allowed-rate:", "is neither `*` nor a whole number of requests per minute from 1")
     };
     let leave = Leave::read_rate(&lines).map_err(wrong_rate)?.unwrap_or_default();
-    app.engine.consent(id, url.clone(), leave).await??;
+    // It was changed or removed since it was looked at.
+    app.engine.consent(id, url.clone(), leave).await?.map_err(|_| forbidden())?;
     Ok(axum::Json(Agreed { url, per_minute: leave.per_minute }))
 }
 
