@@ -118,7 +118,7 @@ pub(crate) struct KeyList {
     responses((status = 201, body = NewKeyView)))]
 async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<NewKey>) -> Result<Response, Problem> {
     let (text, key) = new.read(&app, &caller)?;
-    if let Some(max) = app.keys.is_full(caller.reach, app.engine.now()) {
+    if let Some(max) = app.keys.limit_reached(caller.reach, app.engine.now()) {
         let detail = format!("{max} keys are in use at most: revoke one that is not needed any more");
         return Err(Problem::new(Code::TooManyKeys, detail));
     }

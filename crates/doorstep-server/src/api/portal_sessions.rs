@@ -108,7 +108,7 @@ async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<New
         return Err(Problem::invalid_at("/expires_in_ms", detail));
     }
     let now = app.engine.now();
-    if let Some(max) = app.sessions.is_full(caller.reach, now) {
+    if let Some(max) = app.sessions.limit_reached(caller.reach, now) {
         let detail = format!("{max} portal sessions are open at most: some are over within the hour");
         return Err(Problem::new(Code::TooManyPortalSessions, detail));
     }

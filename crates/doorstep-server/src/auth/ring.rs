@@ -65,8 +65,8 @@ impl KeyRing {
     }
 
     /// How many there may be, if there is no room for another one that somebody with this reach makes, even without those that have expired.
-    pub(crate) fn is_full(&self, reach: Reach, now: Timestamp) -> Option<usize> {
-        self.write(|keys| is_full(keys, KEYS_MAX, reach, |held| held.key.tenant_id, |held| held.key.is_over(now)))
+    pub(crate) fn limit_reached(&self, reach: Reach, now: Timestamp) -> Option<usize> {
+        self.write(|keys| limit_reached(keys, KEYS_MAX, reach, |held| held.key.tenant_id, |held| held.key.is_over(now)))
     }
 
     /// The keys that were used, and whose last note is old.
@@ -118,9 +118,9 @@ impl Sessions {
     }
 
     /// As with keys.
-    pub(crate) fn is_full(&self, reach: Reach, now: Timestamp) -> Option<usize> {
+    pub(crate) fn limit_reached(&self, reach: Reach, now: Timestamp) -> Option<usize> {
         self.write(|sessions| {
-            is_full(
+            limit_reached(
                 sessions,
                 SESSIONS_MAX,
                 reach,
@@ -148,7 +148,7 @@ impl Sessions {
     }
 }
 
-fn is_full<K, V>(
+fn limit_reached<K, V>(
     held: &mut HashMap<K, V>,
     max: usize,
     reach: Reach,
@@ -209,21 +209,21 @@ mod tests {
         let (ring, max) = (KeyRing::default(), KEYS_MAX / TENANTS_PART);
         let reach = Reach::Tenant(TenantId(1));
         (1..max as u128).for_each(|id| ring.put(ApiKey { tenant_id: Some(TenantId(1)), ..key(id) }));
-        assert_eq!(ring.is_full(reach, Timestamp(4)), None);
+        assert_eq!(ring.limit_reached(reach, Timestamp(4)), None);
         ring.put(ApiKey { tenant_id: Some(TenantId(1)), ..key(0) });
-        assert_eq!(ring.is_full(reach, Timestamp(4)), Some(max));
-        assert_eq!(ring.is_full(Reach::Tenant(TenantId(2)), Timestamp(4)), None);
-        assert_eq!(ring.is_full(Reach::All, Timestamp(4)), None);
-        assert_eq!(ring.is_full(reach, Timestamp(5)), None, "those that have expired are gone");
+        assert_eq!(ring.limit_reached(reach, Timestamp(4)), Some(max));
+        assert_eq!(ring.limit_reached(Reach::Tenant(TenantId(2)), Timestamp(4)), None);
+        assert_eq!(ring.limit_reached(Reach::All, Timestamp(4)), None);
+        assert_eq!(ring.limit_reached(reach, Timestamp(5)), None, "those that have expired are gone");
     }
 
     #[test]
     fn a_full_ring_makes_room_by_what_has_expired() {
         let ring = KeyRing::default();
         (0..KEYS_MAX as u128).for_each(|id| ring.put(key(id)));
-        assert_eq!(ring.is_full(Reach::All, Timestamp(4)), Some(KEYS_MAX));
-        assert_eq!(ring.is_full(Reach::Tenant(TenantId(1)), Timestamp(4)), None, "it has its own part");
-        assert_eq!(ring.is_full(Reach::All, Timestamp(5)), None);
+        assert_eq!(ring.limit_reached(Reach::All, Timestamp(4)), Some(KEYS_MAX));
+        assert_eq!(ring.limit_reached(Reach::Tenant(TenantId(1)), Timestamp(4)), None, "it has its own part");
+        assert_eq!(ring.limit_reached(Reach::All, Timestamp(5)), None);
         ring.put(ApiKey { revoked_at: Some(Timestamp(1)), ..key(7) });
         assert!(ring.get(KeyId(7)).is_none(), "a revoked key is good for nothing");
     }

@@ -1,8 +1,10 @@
-//! The description is the list of routes that the matrix of callers is made from: a route beside it would be open, and nobody would see it.
+//! The description is the list of routes that the matrix of callers is made from: a route beside it would be open, and nobody would see it. And what
+//! stands before all routes, whoever may ask.
 
 use std::collections::BTreeSet;
 
 use axum::Router;
+use axum::body::Body;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use futures_util::FutureExt;
@@ -11,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::to_its_end;
-use crate::auth::world::World;
+use crate::auth::world::{ADMIN, World};
 use crate::openapi::seen::DOCUMENT;
 
 /// What the description does not have: itself, and the page that shows it. Whoever adds a line here says in the matrix of callers who may ask.
@@ -79,4 +81,19 @@ async fn a_request_whose_client_has_gone_comes_to_its_end() {
 async fn a_panic_is_an_answer_and_not_the_end_of_the_connection() {
     let answer = to_its_end(async { panic!("on purpose") }).await;
     assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
+}
+
+#[tokio::test]
+async fn it_comes_to_its_end_with_a_key_and_without_one() {
+    let world = World::new().await;
+    for path in ["/v1/tenants", "/portal/session"] {
+        let (rest, coming) = oneshot::channel::<&str>();
+        let body = futures_util::stream::once(async { coming.await.map_err(std::io::Error::other) });
+        let request = http::Request::post(path).header("authorization", format!("Bearer {ADMIN}"));
+        let request = request.header("content-type", "application/json").body(Body::from_stream(body)).unwrap();
+        let mut answered = Box::pin(world.call(request));
+        assert!(answered.as_mut().now_or_never().is_none(), "{path}: its body is not there yet");
+        drop(answered);
+        assert!(rest.send("{}").is_ok(), "{path}: nobody reads it any more");
+    }
 }

@@ -18,7 +18,7 @@ impl<'a> Statements<'a> {
         Self { connection, at_hand: RefCell::default() }
     }
 
-    /// The work leaves the statement as it found it: a statement that is still being read keeps what it reads.
+    /// The work is through with the statement when it ends: one that were still being read could not be used again.
     pub(super) fn with<A>(
         &self,
         text: &'static str,

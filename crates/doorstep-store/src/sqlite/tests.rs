@@ -287,6 +287,25 @@ fn a_mistake_of_ours_leaves_no_key_behind_that_is_on_no_disk() {
     assert_eq!(found.len(), 1, "it was accepted, so it can be read");
 }
 
+/// It was damaged on disk. Settlements are written until they are through, so one that never is would stop all writing.
+#[test]
+fn a_delivery_is_settled_although_its_tenants_key_cannot_be_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let open =
+        || SqliteStore::open(directory.path(), keys(1).sealing_payloads(true), &SqliteLimits::default()).unwrap();
+    let store = open();
+    one(&store, put(DST)).unwrap();
+    let made = one(&store, accept(1, None)).unwrap();
+    let Written::Accepted { available, .. } = &made else { panic!("{made:?}") };
+    drop(store);
+    assert_eq!(database(directory.path()).execute("update tenant_keys set sealed = zeroblob(60)", []).unwrap(), 1);
+    let store = open();
+    one(&store, settle(&available[0], Decision::Delivered, BehindDead::Skip, NOW)).unwrap();
+    let history = ask(store.delivery(Reach::All, DeliveryId(1))).unwrap();
+    assert!(history.summary.ended_at.is_some() && history.attempts.len() == 1);
+    assert!(history.attempts[0].request_headers.is_empty(), "nothing that should be sealed is kept in the clear");
+}
+
 #[test]
 fn a_full_queue_makes_callers_wait_and_loses_none_of_them() {
     let directory = tempfile::tempdir().unwrap();
