@@ -62,7 +62,7 @@ pub trait Engine: Send + Sync {
     fn event_types(&self, after: Option<&EventType>, limit: usize) -> Vec<Arc<RegisteredType>>;
 
     /// What keeps an event from being taken, by its registered type and the schema of it (I4).
-    fn misfits(&self, event: &Event) -> Vec<Misfit>;
+    fn misfits<'a>(&'a self, event: &'a Event) -> Reply<'a, Vec<Misfit>>;
 
     /// How long an event matters: as it says, or as its type does (D8).
     fn ttl_of(&self, event: &Event) -> Option<Millis>;

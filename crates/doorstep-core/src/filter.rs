@@ -2,10 +2,12 @@
 //!
 //! A filter is JSON itself: `{"data.amount": {"gte": 100}, "data.currency": ["EUR", "USD"]}`. The language is described
 //! for its users in `docs/reference/filters.md`, whose examples are run as tests. It has no loops, no functions and no
-//! regular expressions: evaluating costs at most the size of the filter times the size of the payload.
+//! regular expressions. What evaluating costs is counted in units ([`work`]), and a tenant's filters have a budget.
 
 mod read;
 mod rule;
+mod search;
+pub mod work;
 mod written;
 
 #[cfg(test)]
@@ -17,6 +19,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use rule::Rule;
+use work::{Evaluation, OverBudget};
 use written::Written;
 
 /// A filter, written without spaces, is at most so many bytes long.
@@ -38,6 +41,8 @@ pub const FILTER_PATH_MAX: usize = 16;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
     written: Written,
+    /// Bytes of `written` without spaces.
+    bytes: usize,
     rule: Rule,
 }
 
@@ -51,12 +56,24 @@ impl Filter {
 
     /// Never true for a payload that is not JSON, whatever the filter says.
     pub fn matches(&self, payload: &Payload<'_>) -> bool {
-        payload.json().is_some_and(|root| self.rule.holds(root))
+        self.evaluate(payload, &mut Evaluation::new(u64::MAX)).unwrap_or(false)
+    }
+
+    /// The same within a budget of work, which the filters of one event share along with their searches.
+    pub(crate) fn evaluate<'f>(
+        &'f self,
+        payload: &Payload<'_>,
+        evaluation: &mut Evaluation<'f>,
+    ) -> Result<bool, OverBudget> {
+        if !payload.is_parsed() {
+            evaluation.parse(payload.bytes.len())?;
+        }
+        payload.json().map_or(Ok(false), |root| self.rule.holds(root, evaluation))
     }
 
     fn new(written: Written) -> Result<Self, FilterError> {
-        let rule = read::rule(&written)?;
-        Ok(Self { written, rule })
+        let (bytes, rule) = read::rule(&written)?;
+        Ok(Self { written, bytes, rule })
     }
 }
 
@@ -89,7 +106,6 @@ impl<'a> Payload<'a> {
         self.json.get_or_init(|| serde_json::from_slice(self.bytes).ok()).as_ref()
     }
 
-    #[cfg(test)]
     pub(crate) fn is_parsed(&self) -> bool {
         self.json.get().is_some()
     }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use pattern::{PATTERNS_MAX, PatternsError, TypePattern, TypePatterns};
 
+use crate::filter::work::{Evaluation, OverBudget};
 use crate::filter::{Filter, Payload};
 
 /// An event type, and a pattern for one, is at most so many bytes long.
@@ -34,7 +35,22 @@ impl Subscription {
     /// The payload is looked at only if the type fits and there is a filter; share it between destinations, and it is
     /// parsed at most once.
     pub fn matches(&self, event_type: &EventType, payload: &Payload<'_>) -> bool {
-        self.event_types.matches(event_type) && self.filter.as_ref().is_none_or(|filter| filter.matches(payload))
+        self.evaluate(event_type, payload, &mut Evaluation::new(u64::MAX)).unwrap_or(false)
+    }
+
+    /// The same within a budget of work, which the destinations of one event share.
+    pub fn evaluate<'f>(
+        &'f self,
+        event_type: &EventType,
+        payload: &Payload<'_>,
+        evaluation: &mut Evaluation<'f>,
+    ) -> Result<bool, OverBudget> {
+        evaluation.patterns(self.event_types.iter().len())?;
+        match &self.filter {
+            _ if !self.event_types.matches(event_type) => Ok(false),
+            None => Ok(true),
+            Some(filter) => filter.evaluate(payload, evaluation),
+        }
     }
 }
 

@@ -252,6 +252,11 @@ pub enum Refusal {
     AlreadyEnded,
     #[error("the tenant has {max} destinations already, and may not have more")]
     TooManyDestinations { max: usize },
+    #[error(
+        "the filters of this tenant could take {units} units of work for one event, and {units_max} are allowed: up to {searches} \
+         values are searched for with `contains` in one field of up to {payload_max} bytes; use fewer of them, or `eq`, `in`, `prefix` or `suffix`"
+    )]
+    FilterTooCostly { units: u64, units_max: u64, searches: usize, payload_max: usize },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -80,8 +80,15 @@ async fn measure(directory: &Path, producers: usize) -> Figures {
     });
     writer.write(puts.collect()).await.unwrap();
     run::adopt_all(store.as_ref(), &catalog, &run).await.unwrap();
-    let ingest =
-        Ingest { catalog, writer: writer.clone(), events, run: run.clone(), clock, ids: Arc::new(Ids::new().unwrap()) };
+    let ingest = Ingest {
+        catalog,
+        writer: writer.clone(),
+        events,
+        run: run.clone(),
+        clock,
+        ids: Arc::new(Ids::new().unwrap()),
+        pool: Arc::default(),
+    };
     let (began, n) = (Instant::now(), Arc::new(AtomicU64::new(0)));
     let calls = (0..producers).map(|_| {
         let (ingest, n) = (ingest.clone(), Arc::clone(&n));

@@ -6,7 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use doorstep_core::consent::Consent;
 use doorstep_core::destination::{Destination, Tenant};
-use doorstep_core::filter::Payload;
+use doorstep_core::filter::work::{Evaluation, FilterLoad, OverBudget};
+use doorstep_core::filter::{Filter, Payload};
 use doorstep_core::id::{DestinationId, TenantId};
 use doorstep_core::route::EventType;
 
@@ -111,14 +112,45 @@ impl Catalog {
         })
     }
 
-    /// The tenant's destinations that want this event.
-    pub fn route(&self, tenant_id: TenantId, event_type: &EventType, payload: &[u8]) -> Vec<Arc<Destination>> {
+    /// The tenant's destinations that want this event, if finding out takes no more than `units_max` of work.
+    pub fn route(
+        &self,
+        tenant_id: TenantId,
+        event_type: &EventType,
+        payload: &[u8],
+        units_max: u64,
+    ) -> Result<Routed, OverBudget> {
         let payload = Payload::new(payload);
-        let of_tenant: Vec<Arc<Destination>> = self.read(|inner| {
+        let of_tenant = self.of_tenant(tenant_id);
+        let mut evaluation = Evaluation::new(units_max);
+        let mut wanted_by = Vec::new();
+        for destination in &of_tenant {
+            if destination.settings.subscription.evaluate(event_type, &payload, &mut evaluation)? {
+                wanted_by.push(Arc::clone(destination));
+            }
+        }
+        Ok(Routed { wanted_by, units: evaluation.units() })
+    }
+
+    /// What the tenant's filters can cost for one event with this one in place of the destination's own.
+    pub fn filter_work(
+        &self,
+        (tenant_id, id): (TenantId, DestinationId),
+        filter: &Filter,
+        payload_max: usize,
+    ) -> FilterWork {
+        let of_tenant = self.of_tenant(tenant_id);
+        let mut load = FilterLoad::default();
+        load.add(filter);
+        let others = of_tenant.iter().filter(|other| other.id != id);
+        others.filter_map(|other| other.settings.subscription.filter.as_ref()).for_each(|filter| load.add(filter));
+        FilterWork { units: load.units(payload_max), searches: load.searches() }
+    }
+
+    fn of_tenant(&self, tenant_id: TenantId) -> Vec<Arc<Destination>> {
+        self.read(|inner| {
             inner.by_tenant.get(&tenant_id).map(|all| all.values().cloned().collect()).unwrap_or_default()
-        });
-        let wants = |destination: &Arc<Destination>| destination.settings.subscription.matches(event_type, &payload);
-        of_tenant.into_iter().filter(wants).collect()
+        })
     }
 
     fn read<T>(&self, read: impl FnOnce(&Inner) -> T) -> T {
@@ -128,6 +160,21 @@ impl Catalog {
     fn write<T>(&self, write: impl FnOnce(&mut Inner) -> T) -> T {
         write(&mut self.inner.write().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// Which destinations want an event, and how much work it was to find out.
+#[derive(Debug)]
+pub struct Routed {
+    pub wanted_by: Vec<Arc<Destination>>,
+    pub units: u64,
+}
+
+/// What a tenant's filters can cost for one event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilterWork {
+    pub units: u64,
+    /// The most operands of `contains` that are searched for in one field.
+    pub searches: usize,
 }
 
 impl Inner {
@@ -188,5 +235,52 @@ mod tests {
             assert_eq!(put(version).version, version, "whoever made it is shown what they made");
             assert_eq!(catalog.tenant(TenantId(1)).unwrap().weight, weight);
         }
+    }
+
+    fn searching(id: u128, needles: std::ops::Range<usize>) -> Destination {
+        let tests: Vec<_> =
+            needles.map(|n| serde_json::json!({ "text": { "contains": format!("needle {n};") } })).collect();
+        let mut destination = destination(DestinationId(id), 1);
+        let subscription = serde_json::json!({ "filter": { "any": tests } });
+        destination.settings.subscription = serde_json::from_value(subscription).unwrap();
+        destination
+    }
+
+    /// The attack: many destinations of one tenant that search a large payload.
+    #[test]
+    fn an_event_that_costs_too_much_for_a_runtime_thread_is_routed_all_the_same() {
+        let catalog = Catalog::default();
+        for id in 0..100 {
+            catalog.load_destination(searching(id, id as usize * 50..id as usize * 50 + 50));
+        }
+        let tenant_id = destination(DST, 1).tenant_id;
+        let route = |payload: &str, units_max| {
+            let routed = catalog.route(tenant_id, &"a.b".parse().unwrap(), payload.as_bytes(), units_max);
+            routed.map(|routed| (routed.wanted_by.iter().map(|one| one.id.0).collect::<Vec<_>>(), routed.units))
+        };
+        let large = serde_json::json!({ "text": "needle 4999; ".to_owned() + &"x".repeat(250_000) }).to_string();
+        assert_eq!(route(&large, crate::compute_pool::INLINE_UNITS_MAX), Err(OverBudget));
+        let (wanted_by, units) = route(&large, u64::MAX).unwrap();
+        assert_eq!(wanted_by, [99]);
+        assert!(units < 5_001 * 251_000, "{units}");
+        let (wanted_by, units) = route(r#"{"text": "a needle 7;"}"#, u64::MAX).unwrap();
+        assert_eq!(wanted_by, [0]);
+        assert!(units < 1_000_000, "{units}");
+    }
+
+    #[test]
+    fn a_filter_is_counted_with_the_tenants_others_and_in_place_of_its_own() {
+        let catalog = Catalog::default();
+        catalog.load_destination(searching(1, 0..50));
+        catalog.load_destination(searching(2, 50..100));
+        let tenant_id = destination(DST, 1).tenant_id;
+        let searches = |tenant_id, id: u128, needles| {
+            let filter = searching(id, needles).settings.subscription.filter.unwrap();
+            catalog.filter_work((tenant_id, DestinationId(id)), &filter, 1_000).searches
+        };
+        assert_eq!(searches(tenant_id, 3, 100..110), 110);
+        assert_eq!(searches(tenant_id, 3, 90..110), 110, "what is searched for anyway costs nothing more");
+        assert_eq!(searches(tenant_id, 2, 50..51), 51, "its own filter is replaced");
+        assert_eq!(searches(TenantId(77), 3, 0..10), 10, "another tenant's do not count");
     }
 }

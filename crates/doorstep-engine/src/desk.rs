@@ -12,6 +12,8 @@ use doorstep_core::destination::{Destination, Tenant};
 use doorstep_core::engine::{Accepted, Asking, Engine, EngineFault, GateView, Health, Reply, Trial, TypeRefusal};
 use doorstep_core::event::{Event, Offer};
 use doorstep_core::event_type::{Misfit, RegisteredType};
+use doorstep_core::filter::Filter;
+use doorstep_core::filter::work::FILTER_WORK_MAX;
 use doorstep_core::gate::Hold;
 use doorstep_core::id::{DeliveryId, DestinationId, TenantId};
 use doorstep_core::reach::Reach;
@@ -23,6 +25,8 @@ use doorstep_core::store::{ByHand, Refusal, Write, Written};
 use doorstep_core::time::{Millis, Timestamp};
 use tokio::sync::Mutex;
 
+use crate::catalog::FilterWork;
+use crate::compute_pool::{Stopped, TenantQueues, Turn as TenantTurn};
 use crate::consent::Consents;
 use crate::ingest::Ingest;
 use crate::run::Ended;
@@ -40,9 +44,27 @@ pub struct Desk {
     rules: AddressRules,
     consents: Consents,
     destinations_max: usize,
+    filter_budget: FilterBudget,
+    /// Changes of filters: what all of a tenant's cost together is counted before one more is written.
+    filter_changes: TenantQueues,
     trials: Trials,
     /// Held while event types are changed: in memory they change in the order in which they do on disk.
     types: Mutex<()>,
+}
+
+/// What a tenant's filters may cost for one event.
+#[derive(Clone, Copy, Debug)]
+pub struct FilterBudget {
+    /// In the units of [`doorstep_core::filter::work`].
+    pub units_max: u64,
+    /// The largest payload that is accepted.
+    pub payload_max: usize,
+}
+
+impl Default for FilterBudget {
+    fn default() -> Self {
+        Self { units_max: FILTER_WORK_MAX, payload_max: 256 * 1024 }
+    }
 }
 
 impl fmt::Debug for Desk {
@@ -53,13 +75,27 @@ impl fmt::Debug for Desk {
 
 impl Desk {
     pub fn new(ingest: Ingest, sender: Arc<dyn Sender>, consents: Consents, rules: AddressRules) -> Self {
-        let (destinations_max, trials) = (DESTINATIONS_PER_TENANT_MAX, Trials::default());
-        Self { ingest, sender, rules, consents, destinations_max, trials, types: Mutex::new(()) }
+        Self {
+            ingest,
+            sender,
+            rules,
+            consents,
+            destinations_max: DESTINATIONS_PER_TENANT_MAX,
+            filter_budget: FilterBudget::default(),
+            filter_changes: TenantQueues::default(),
+            trials: Trials::default(),
+            types: Mutex::new(()),
+        }
     }
 
     /// With so many destinations per tenant at most. Those that are there stay.
     pub fn with_destinations_max(self, destinations_max: usize) -> Self {
         Self { destinations_max, ..self }
+    }
+
+    /// With this budget for filters. Those that are there stay, whatever they cost.
+    pub fn with_filter_budget(self, filter_budget: FilterBudget) -> Self {
+        Self { filter_budget, ..self }
     }
 
     /// A change by a person: within their reach, and noted. Keep the second part until the run loop has been told what follows.
@@ -91,6 +127,10 @@ impl Desk {
         destination: Destination,
     ) -> Result<Result<Arc<Destination>, Refusal>, EngineFault> {
         let id = destination.id;
+        let _turn = match self.check_filter(&destination).await? {
+            Ok(turn) => turn,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
         let put = Box::new(destination.clone());
         let put = match self.ingest.catalog.destination(id) {
             Some(_) => Write::PutDestination(put),
@@ -106,6 +146,29 @@ impl Desk {
         // Whoever asks next finds its gate.
         self.ingest.run.done().await?;
         Ok(Ok(destination))
+    }
+
+    /// Whether the filter fits into what its tenant's filters may cost. The turn is kept until the change is in force, so that of two changes at
+    /// the same time the second one is counted with the first. A filter that stays as it was is not looked at.
+    async fn check_filter(
+        &self,
+        destination: &Destination,
+    ) -> Result<Result<Option<TenantTurn>, Refusal>, EngineFault> {
+        let Some(filter) = destination.settings.subscription.filter.clone() else { return Ok(Ok(None)) };
+        let turn = self.filter_changes.turn(Some(destination.tenant_id)).await;
+        let before = self.ingest.catalog.destination(destination.id);
+        let before: Option<&Filter> = before.as_ref().and_then(|before| before.settings.subscription.filter.as_ref());
+        if before == Some(&filter) {
+            return Ok(Ok(None));
+        }
+        let FilterBudget { units_max, payload_max } = self.filter_budget;
+        let (catalog, of) = (Arc::clone(&self.ingest.catalog), (destination.tenant_id, destination.id));
+        let work = move || catalog.filter_work(of, &filter, payload_max);
+        let FilterWork { units, searches } = self.ingest.pool.run(Some(of.0), work).await?;
+        if units > units_max {
+            return Ok(Err(Refusal::FilterTooCostly { units, units_max, searches, payload_max }));
+        }
+        Ok(Ok(Some(turn)))
     }
 
     async fn take_away(
@@ -130,16 +193,22 @@ impl Desk {
         registered: RegisteredType,
     ) -> Result<Result<Arc<RegisteredType>, TypeRefusal>, EngineFault> {
         let _turn = self.types.lock().await;
-        let types = &self.ingest.catalog.types;
-        let misfits = types.misfits_of_type(&registered);
+        let catalog = &self.ingest.catalog;
+        let registered = Arc::new(registered);
+        let misfits = {
+            let (catalog, registered) = (Arc::clone(catalog), Arc::clone(&registered));
+            self.ingest.pool.run(None, move || catalog.types.misfits_of_type(&registered)).await?
+        };
         if !misfits.is_empty() {
             return Ok(Err(TypeRefusal::Misfits(misfits)));
         }
-        let put = Write::PutEventType(Box::new(registered.clone()));
-        match self.change(mandate, put).await? {
-            (Written::Refused(refusal), _) => Ok(Err(TypeRefusal::Refused(refusal))),
-            _ => Ok(Ok(types.put(registered))),
+        let put = Write::PutEventType(Box::new(RegisteredType::clone(&registered)));
+        if let (Written::Refused(refusal), _) = self.change(mandate, put).await? {
+            return Ok(Err(TypeRefusal::Refused(refusal)));
         }
+        let catalog = Arc::clone(catalog);
+        let put = move || catalog.types.put(Arc::unwrap_or_clone(registered));
+        Ok(Ok(self.ingest.pool.run(None, put).await?))
     }
 
     async fn unregister(&self, mandate: Mandate, name: EventType) -> Result<Result<(), Refusal>, EngineFault> {
@@ -285,8 +354,15 @@ impl Engine for Desk {
         self.ingest.catalog.types.list(after, limit)
     }
 
-    fn misfits(&self, event: &Event) -> Vec<Misfit> {
-        self.ingest.catalog.types.misfits(event)
+    fn misfits<'a>(&'a self, event: &'a Event) -> Reply<'a, Vec<Misfit>> {
+        Box::pin(async move {
+            let catalog = &self.ingest.catalog;
+            if let Some(misfits) = catalog.types.misfits_inline(event) {
+                return Ok(misfits);
+            }
+            let (catalog, of_pool) = (Arc::clone(catalog), event.clone());
+            Ok(self.ingest.pool.run(Some(event.tenant_id), move || catalog.types.misfits(&of_pool)).await?)
+        })
     }
 
     fn ttl_of(&self, event: &Event) -> Option<Millis> {
@@ -434,6 +510,12 @@ impl From<WriteFault> for EngineFault {
             WriteFault::Store(fault) => Self::Store(fault),
             WriteFault::Stopped => Self::Stopped,
         }
+    }
+}
+
+impl From<Stopped> for EngineFault {
+    fn from(Stopped: Stopped) -> Self {
+        Self::Stopped
     }
 }
 

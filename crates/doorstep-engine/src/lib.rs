@@ -6,6 +6,7 @@
 
 pub mod clock;
 pub mod chance;
+pub mod compute_pool;
 pub mod catalog;
 mod telling;
 pub mod types;

@@ -1,6 +1,7 @@
 //! Registered event types, in memory, with their schemas ready for use (I4).
 
 mod schema;
+mod steps;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -118,8 +119,24 @@ impl Types {
     }
 
     /// What keeps an event from being taken: nothing, if its type is not registered. The payload is read only if there is
-    /// a schema for it.
+    /// a schema for it. This may take long: see [`Self::misfits_inline`].
     pub fn misfits(&self, event: &Event) -> Vec<Misfit> {
+        self.compare(event, |schema| schema.misfits(&event.payload))
+    }
+
+    /// The same, or `None` if it would hold a runtime thread for too long.
+    pub fn misfits_inline(&self, event: &Event) -> Option<Vec<Misfit>> {
+        let mut done = true;
+        let misfits = self.compare(event, |schema| {
+            schema.misfits_inline(&event.payload).unwrap_or_else(|| {
+                done = false;
+                Vec::new()
+            })
+        });
+        done.then_some(misfits)
+    }
+
+    fn compare(&self, event: &Event, compare: impl FnOnce(&Schema) -> Vec<Misfit>) -> Vec<Misfit> {
         let Some(ready) = self.read(|inner| inner.types.get(&event.event_type).cloned()) else { return Vec::new() };
         let registered = &ready.registered;
         if registered.archived {
@@ -128,7 +145,7 @@ impl Types {
         }
         let Some(version) = registered.version_for(event.schema_version.as_deref()) else { return Vec::new() };
         match ready.schemas.get(version) {
-            Some(schema) => schema.misfits(&event.payload),
+            Some(schema) => compare(schema),
             None if registered.schemas.is_empty() || registered.schemas.contains_key(version) => Vec::new(),
             None => {
                 let known: Vec<&str> = registered.schemas.keys().map(String::as_str).collect();

@@ -176,6 +176,7 @@ impl Problem {
                      to raise `destinations_per_tenant_max`"
                 ),
             ),
+            Refusal::FilterTooCostly { .. } => Self::invalid_at("/filter", refusal),
             Refusal::AlreadyEnded => Self::new(Code::AlreadyEnded, "it has already been delivered or abandoned"),
         }
     }

@@ -15,7 +15,7 @@ use doorstep_engine::catalog::Catalog;
 use doorstep_engine::chance::{self, Ids};
 use doorstep_engine::clock::Clock;
 use doorstep_engine::consent::Consents;
-use doorstep_engine::desk::Desk;
+use doorstep_engine::desk::{Desk, FilterBudget};
 use doorstep_engine::events::Events;
 use doorstep_engine::ingest::Ingest;
 use doorstep_engine::maintain::{self, Retention};
@@ -88,11 +88,14 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAd
     });
     let n_destinations = run::adopt_all(store.as_ref(), &catalog, &run).await?;
     let house_task = maintain::start(Arc::clone(&store), writer.clone(), run.clone(), clock, retention(config));
-    let ingest = Ingest { catalog, writer, events, run: run.clone(), clock, ids };
+    let ingest = Ingest { catalog, writer, events, run: run.clone(), clock, ids, pool: Arc::default() };
     let dice = chance::dice().context(no_chance)?;
     let consents = Consents::start(&ingest, Arc::clone(&sender), Box::new(dice));
     let desk = Desk::new(ingest, sender, consents, rules);
-    let desk = Arc::new(desk.with_destinations_max(config.destinations_per_tenant_max));
+    let desk = desk
+        .with_destinations_max(config.destinations_per_tenant_max)
+        .with_filter_budget(FilterBudget { units_max: config.filter_work_max, payload_max: config.payload_max_bytes });
+    let desk = Arc::new(desk);
     let limits = Limits {
         payload_max: config.payload_max_bytes,
         batch_bytes_max: config.batch_max_bytes,

@@ -3,17 +3,19 @@
 use std::collections::BTreeSet;
 
 use super::rule::{Comparison, Path, Rule, Scalar, Test};
+use super::search::Needle;
 use super::written::Written;
 use super::{
     FILTER_BYTES_MAX, FILTER_LIST_MAX, FILTER_NESTING_MAX, FILTER_PATH_MAX, FILTER_TESTS_MAX, FilterError, Problem,
 };
 
-pub(super) fn rule(written: &Written) -> Result<Rule, FilterError> {
+/// How long the filter is, and what it means.
+pub(super) fn rule(written: &Written) -> Result<(usize, Rule), FilterError> {
     let bytes = serde_json::to_string(written).map_or(usize::MAX, |text| text.len());
     if bytes > FILTER_BYTES_MAX {
         return Err(Problem::TooLong { bytes }.at(""));
     }
-    Reader { tests: 0 }.group(written, "", 0)
+    Ok((bytes, Reader { tests: 0 }.group(written, "", 0)?))
 }
 
 struct Reader {
@@ -89,7 +91,7 @@ impl Reader {
             "exists" => flag("exists", operand, at).map(Test::Exists),
             "prefix" => text("prefix", operand, at).map(Test::Prefix),
             "suffix" => text("suffix", operand, at).map(Test::Suffix),
-            "contains" => scalar("contains", operand, at).map(Test::Contains),
+            "contains" => scalar("contains", operand, at).map(|operand| Test::Contains(Needle::new(operand))),
             _ => Err(Problem::UnknownOperator { key: operator.to_owned() }.at(at)),
         }
     }

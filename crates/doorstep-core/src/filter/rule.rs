@@ -4,6 +4,9 @@ use std::cmp::Ordering;
 
 use serde_json::{Number, Value};
 
+use super::search::Needle;
+use super::work::{Evaluation, OverBudget};
+
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Rule {
     All(Vec<Rule>),
@@ -17,21 +20,40 @@ pub(super) enum Rule {
 }
 
 impl Rule {
-    pub(super) fn holds(&self, root: &Value) -> bool {
+    pub(super) fn holds<'f>(&'f self, root: &Value, evaluation: &mut Evaluation<'f>) -> Result<bool, OverBudget> {
         match self {
-            Self::All(rules) => rules.iter().all(|rule| rule.holds(root)),
-            Self::Any(rules) => rules.iter().any(|rule| rule.holds(root)),
-            Self::Not(rule) => !rule.holds(root),
+            Self::All(rules) => all(rules, |rule| rule.holds(root, evaluation)),
+            Self::Any(rules) => Ok(!all(rules, |rule| Ok(!rule.holds(root, evaluation)?))?),
+            Self::Not(rule) => Ok(!rule.holds(root, evaluation)?),
             Self::Field { path, tests } => {
                 let found = path.find(root);
-                tests.iter().all(|test| test.holds(found))
+                all(tests, |test| test.holds(path, found, evaluation))
             }
+        }
+    }
+
+    /// Every test, with the path that it is applied to.
+    pub(super) fn each_test<'f>(&'f self, visit: &mut impl FnMut(&'f Path, &'f Test)) {
+        match self {
+            Self::All(rules) | Self::Any(rules) => rules.iter().for_each(|rule| rule.each_test(visit)),
+            Self::Not(rule) => rule.each_test(visit),
+            Self::Field { path, tests } => tests.iter().for_each(|test| visit(path, test)),
         }
     }
 }
 
+/// Stops at the first that does not hold.
+fn all<'f, T>(items: &'f [T], mut holds: impl FnMut(&'f T) -> Result<bool, OverBudget>) -> Result<bool, OverBudget> {
+    for item in items {
+        if !holds(item)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// Names of fields and numbers of array elements, from the outermost on.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Path(pub(super) Vec<String>);
 
 impl Path {
@@ -59,14 +81,20 @@ pub(super) enum Test {
     Exists(bool),
     Prefix(String),
     Suffix(String),
-    Contains(Scalar),
+    Contains(Needle),
 }
 
 impl Test {
     /// A field that is missing, or of another type than the operand, fails every test but `ne` and `exists: false`.
-    fn holds(&self, found: Option<&Value>) -> bool {
+    fn holds<'f>(
+        &'f self,
+        path: &'f Path,
+        found: Option<&Value>,
+        evaluation: &mut Evaluation<'f>,
+    ) -> Result<bool, OverBudget> {
+        evaluation.test(self.operand_bytes())?;
         let text = || found.and_then(Value::as_str);
-        match self {
+        Ok(match self {
             Self::Equals(operand) => found.is_some_and(|value| operand.equals(value)),
             Self::Differs(operand) => !found.is_some_and(|value| operand.equals(value)),
             Self::Compares(comparison, operand) => {
@@ -76,7 +104,20 @@ impl Test {
             Self::Exists(expected) => found.is_some() == *expected,
             Self::Prefix(prefix) => text().is_some_and(|text| text.starts_with(prefix)),
             Self::Suffix(suffix) => text().is_some_and(|text| text.ends_with(suffix)),
-            Self::Contains(operand) => found.is_some_and(|value| operand.is_within(value)),
+            Self::Contains(needle) => match found {
+                Some(value) => evaluation.search(path, needle, value)?,
+                None => false,
+            },
+        })
+    }
+
+    /// How much of the filter this test compares with the field at most. A search is counted by what it searches instead.
+    fn operand_bytes(&self) -> usize {
+        match self {
+            Self::Equals(operand) | Self::Differs(operand) | Self::Compares(_, operand) => operand.bytes(),
+            Self::In(operands) => operands.iter().map(Scalar::bytes).sum(),
+            Self::Prefix(text) | Self::Suffix(text) => text.len(),
+            Self::Exists(_) | Self::Contains(_) => 0,
         }
     }
 }
@@ -101,7 +142,7 @@ impl Comparison {
 }
 
 /// A value that a field is compared with.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Scalar {
     Null,
     Bool(bool),
@@ -110,7 +151,15 @@ pub(super) enum Scalar {
 }
 
 impl Scalar {
-    fn equals(&self, value: &Value) -> bool {
+    /// At most as many as it takes in the filter.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Null | Self::Bool(_) | Self::Number(_) => 1,
+            Self::Text(text) => 1 + text.len(),
+        }
+    }
+
+    pub(super) fn equals(&self, value: &Value) -> bool {
         match (self, value) {
             (Self::Null, Value::Null) => true,
             (Self::Bool(operand), Value::Bool(value)) => operand == value,
@@ -127,15 +176,6 @@ impl Scalar {
             (Self::Number(operand), Value::Number(value)) => order_of_numbers(value, operand),
             (Self::Text(operand), Value::String(value)) => Some(value.as_str().cmp(operand)),
             (Self::Null | Self::Bool(_) | Self::Number(_) | Self::Text(_), _) => None,
-        }
-    }
-
-    /// Part of a text, or an element of an array.
-    fn is_within(&self, value: &Value) -> bool {
-        match (self, value) {
-            (Self::Text(operand), Value::String(text)) => text.contains(operand),
-            (_, Value::Array(elements)) => elements.iter().any(|element| self.equals(element)),
-            (_, Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => false,
         }
     }
 }

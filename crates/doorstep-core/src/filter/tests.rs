@@ -335,3 +335,134 @@ proptest! {
         prop_assert_eq!(matches(&format!(r#"{{"a": {{"gt": {double}}}}}"#), &payload), expected.is_gt());
     }
 }
+
+mod work {
+    use super::*;
+    use crate::filter::work::FilterLoad;
+
+    fn contains(path: &str, operands: impl Iterator<Item = String>) -> Filter {
+        let tests: Vec<Value> = operands.map(|text| serde_json::json!({ path: { "contains": text } })).collect();
+        Filter::parse(&serde_json::json!({ "any": tests }).to_string()).unwrap()
+    }
+
+    /// What it costs to evaluate these filters for one event.
+    fn units(filters: &[Filter], payload: &[u8]) -> u64 {
+        let payload = Payload::new(payload);
+        let mut evaluation = Evaluation::new(u64::MAX);
+        for filter in filters {
+            filter.evaluate(&payload, &mut evaluation).unwrap();
+        }
+        evaluation.units()
+    }
+
+    #[test]
+    fn an_operand_is_searched_for_once_in_a_field_however_many_filters_ask() {
+        let payload = serde_json::json!({ "a": "x".repeat(100_000), "b": "x".repeat(100_000) }).to_string();
+        let filter = |path: &str, from: usize| contains(path, (from..from + 10).map(|n| format!("needle {n}")));
+        let parsed = 4 * payload.len() as u64;
+        let cost = |filters: &[Filter]| {
+            let tests = filters.len() as u64 * 10 * 64;
+            (units(filters, payload.as_bytes()) - parsed - tests) / 100_000
+        };
+        assert_eq!(cost(&[filter("a", 0)]), 10);
+        assert_eq!(cost(&vec![filter("a", 0); 100]), 10);
+        assert_eq!(cost(&[filter("a", 0), filter("a", 5)]), 15);
+        assert_eq!(cost(&[filter("a", 0), filter("b", 0)]), 20, "another field");
+        assert_eq!(cost(&[filter("a", 0), filter("/a", 0)]), 10, "the same field, written otherwise");
+    }
+
+    /// What stalled the server: 100 destinations with 50 `contains` each, and an event of 250 kB.
+    #[test]
+    fn the_filters_that_took_two_seconds_are_over_budget_and_a_fifth_of_them_is_not() {
+        let of_all: Vec<Filter> =
+            (0..100).map(|dst| contains("data.text", (0..50).map(|n| format!("needle {dst} {n}")))).collect();
+        let load = |filters: &[Filter]| {
+            let mut load = FilterLoad::default();
+            filters.iter().for_each(|filter| load.add(filter));
+            (load.units(256 * 1024), load.searches())
+        };
+        let (units, searches) = load(&of_all);
+        assert!(units > super::super::work::FILTER_WORK_MAX && searches == 5_000, "{units}");
+        let (units, _) = load(&of_all[..20]);
+        assert!(units < super::super::work::FILTER_WORK_MAX, "{units}");
+    }
+
+    #[test]
+    fn work_stops_at_the_budget_and_not_behind_it() {
+        let filter = contains("a", ["needle".to_owned()].into_iter());
+        let payload = serde_json::json!({ "a": "x".repeat(100_000) }).to_string();
+        let exactly = units(std::slice::from_ref(&filter), payload.as_bytes());
+        for (units_max, expected) in [(exactly, Ok(false)), (exactly - 1, Err(OverBudget)), (0, Err(OverBudget))] {
+            let mut evaluation = Evaluation::new(units_max);
+            let payload = Payload::new(payload.as_bytes());
+            assert_eq!(filter.evaluate(&payload, &mut evaluation), expected);
+            assert!(evaluation.units() <= units_max);
+        }
+        let mut evaluation = Evaluation::new(4 * payload.len() as u64 - 1);
+        let payload = Payload::new(payload.as_bytes());
+        assert_eq!(filter.evaluate(&payload, &mut evaluation), Err(OverBudget));
+        assert!(!payload.is_parsed(), "reading it would have been too much");
+    }
+
+    fn a_value() -> impl Strategy<Value = Value> {
+        let scalar = prop_oneof![
+            "[ab]{0,40}".prop_map(Value::from),
+            (0u8..3).prop_map(Value::from),
+            Just(Value::Null),
+            "[ab]{300,400}".prop_map(Value::from),
+        ];
+        prop_oneof![scalar.clone(), prop::collection::vec(scalar, 0..200).prop_map(Value::from)]
+    }
+
+    fn a_test() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            6 => "[ab]{0,6}".prop_map(|text| serde_json::json!({ "contains": text })),
+            2 => (0u8..3).prop_map(|n| serde_json::json!({ "contains": n })),
+            1 => prop::collection::vec("[ab]{0,9}", 1..20).prop_map(|list| serde_json::json!({ "in": list })),
+            1 => "[ab]{0,9}".prop_map(|text| serde_json::json!({ "ne": text, "prefix": text })),
+        ]
+    }
+
+    proptest! {
+        /// What is counted when filters are written bounds what they cost, whatever the payload.
+        #[test]
+        fn no_payload_costs_more_than_the_filters_are_said_to(
+            fields in prop::collection::btree_map("[xyz]", a_value(), 0..4),
+            filters in prop::collection::vec(prop::collection::vec(("[xyz]", a_test()), 1..8), 1..12),
+        ) {
+            let filters: Vec<Filter> = filters.into_iter().map(|tests| {
+                let tests: Vec<Value> = tests.into_iter().map(|(path, test)| serde_json::json!({ path: test })).collect();
+                Filter::parse(&serde_json::json!({ "any": tests }).to_string()).unwrap()
+            }).collect();
+            let payload = serde_json::to_string(&fields).unwrap();
+            let mut load = FilterLoad::default();
+            filters.iter().for_each(|filter| load.add(filter));
+            prop_assert!(units(&filters, payload.as_bytes()) <= load.units(payload.len()));
+        }
+
+        /// Sharing searches changes no answer.
+        #[test]
+        fn together_filters_say_what_each_says_alone(
+            fields in prop::collection::btree_map("[xyz]", a_value(), 0..4),
+            tests in prop::collection::vec(("[xyz]", a_test()), 1..20),
+        ) {
+            let payload = serde_json::to_string(&fields).unwrap();
+            let filters: Vec<Filter> = tests.into_iter()
+                .map(|(path, test)| Filter::parse(&serde_json::json!({ path: test }).to_string()).unwrap()).collect();
+            let shared = Payload::new(payload.as_bytes());
+            let mut evaluation = Evaluation::new(u64::MAX);
+            for filter in &filters {
+                let alone = filter.matches(&Payload::new(payload.as_bytes()));
+                prop_assert_eq!(filter.evaluate(&shared, &mut evaluation), Ok(alone));
+            }
+        }
+
+        /// The vectorised search finds what the plain one finds.
+        #[test]
+        fn contains_finds_what_is_there(text in "[abü]{0,300}", part in "[abü]{0,4}") {
+            let filter = Filter::parse(&serde_json::json!({ "a": { "contains": part } }).to_string()).unwrap();
+            let payload = serde_json::json!({ "a": text }).to_string();
+            prop_assert_eq!(filter.matches(&Payload::new(payload.as_bytes())), text.contains(&part));
+        }
+    }
+}

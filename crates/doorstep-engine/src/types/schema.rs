@@ -7,6 +7,8 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
+use super::steps::{self, OutOfSteps};
+
 /// Memory that one regular expression may take, and its automaton beside it.
 const PATTERN_BYTES_MAX: usize = 256 * 1024;
 /// So many rules may apply to a payload, each counted as often as it is referred to: what is referred to twice by what is
@@ -18,6 +20,15 @@ const DEPTH_MAX: usize = 100;
 const MISFITS_MAX: usize = 20;
 /// What is told of one place is at most this long.
 const DETAIL_CHARS_MAX: usize = 300;
+/// Comparing a payload with a schema takes at most so many steps, and so many for each byte of the payload: a step is a rule that is applied to a
+/// value, or a part of a value that is read.
+const STEPS_MAX: u64 = 1_000_000;
+const STEPS_PER_BYTE_MAX: u64 = 16;
+/// All faults are looked for in so many steps; if that is not enough, only the first one. The library gathers all of them before it tells one.
+const STEPS_TO_LIST_MAX: u64 = 1_000_000;
+/// What a runtime thread compares at once: payloads of so many bytes, in so many steps.
+const INLINE_BYTES_MAX: usize = 16 * 1024;
+const INLINE_STEPS_MAX: u64 = 20_000;
 
 #[derive(Debug)]
 pub(super) struct Schema(Validator);
@@ -33,7 +44,9 @@ impl Schema {
         // Backtracking would let a payload take forever; this engine takes time linear in the text. Nothing is fetched from
         // anywhere: the library was built without that.
         let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES_MAX).dfa_size_limit(PATTERN_BYTES_MAX);
-        let built = jsonschema::options().with_pattern_options(patterns).build(schema);
+        let options = jsonschema::options().with_pattern_options(patterns);
+        let counted = steps::counted(schema, |to| weighing.place(to));
+        let built = options.with_keyword(steps::COUNTED, steps::keyword).build(&counted);
         built.map(Self).map_err(|fault| {
             let hint = match fault.kind() {
                 ValidationErrorKind::Format { format } if format == "regex" => {
@@ -45,20 +58,59 @@ impl Schema {
         })
     }
 
-    /// Where a payload does not fit.
+    /// Where a payload does not fit, if that can be said without holding a runtime thread for long.
+    pub(super) fn misfits_inline(&self, payload: &[u8]) -> Option<Vec<Misfit>> {
+        if payload.len() > INLINE_BYTES_MAX {
+            return None;
+        }
+        self.compare(payload, INLINE_STEPS_MAX).ok()
+    }
+
+    /// Where a payload does not fit. One that takes too many steps to compare is refused.
     pub(super) fn misfits(&self, payload: &[u8]) -> Vec<Misfit> {
+        let steps_max = STEPS_MAX + STEPS_PER_BYTE_MAX * payload.len() as u64;
+        self.compare(payload, steps_max).unwrap_or_else(|OutOfSteps| {
+            let detail = format!(
+                "comparing it with its schema takes more than {steps_max} steps: nest it less deeply, or make the schema simpler"
+            );
+            vec![Misfit::new("/payload", detail)]
+        })
+    }
+
+    /// The steps that it takes to say whether a payload fits.
+    #[cfg(test)]
+    pub(super) fn steps(&self, payload: &Value) -> u64 {
+        steps::within(u64::MAX, || self.0.is_valid(payload)).map_or(u64::MAX, |(_, steps)| steps)
+    }
+
+    fn compare(&self, payload: &[u8], steps_max: u64) -> Result<Vec<Misfit>, OutOfSteps> {
         let value: Value = match serde_json::from_slice(payload) {
             Ok(value) => value,
             Err(fault) => {
-                return vec![Misfit::new("/payload", format!("its type has a schema, but it cannot be read: {fault}"))];
+                let detail = format!("its type has a schema, but it cannot be read: {fault}");
+                return Ok(vec![Misfit::new("/payload", detail)]);
             }
         };
-        if self.0.is_valid(&value) {
-            return Vec::new();
+        let (fits, _) = steps::within(steps_max, || self.0.is_valid(&value))?;
+        if fits {
+            return Ok(Vec::new());
         }
         let misfit =
             |fault: ValidationError<'_>| Misfit::new(format!("/payload{}", fault.instance_path()), told(&fault));
-        self.0.iter_errors(&value).take(MISFITS_MAX).map(misfit).collect()
+        let listed = steps::within(STEPS_TO_LIST_MAX.min(steps_max), || {
+            self.0.iter_errors(&value).take(MISFITS_MAX).map(misfit).collect()
+        });
+        if let Ok((misfits, _)) = listed {
+            return Ok(misfits);
+        }
+        let first = steps::within(steps_max, || self.0.validate(&value).err().map(misfit));
+        Ok(match first {
+            Ok((first, _)) => first.into_iter().collect(),
+            Err(OutOfSteps) => {
+                let detail = "does not fit its schema; the schema has too many alternatives to say where";
+                vec![Misfit::new("/payload", detail)]
+            }
+        })
     }
 }
 
@@ -145,25 +197,31 @@ impl Weighing<'_> {
     }
 
     fn target(&self, to: &str) -> Option<&Value> {
+        self.root.pointer(&self.place(to)?)
+    }
+
+    /// What a reference leads to, as a JSON Pointer.
+    fn place(&self, to: &str) -> Option<String> {
         let fragment = to.strip_prefix('#').filter(|fragment| !fragment.contains('%'))?;
         if fragment.is_empty() || fragment.starts_with('/') {
-            return self.root.pointer(fragment);
+            return Some(fragment.to_owned());
         }
         anchored(self.root, fragment)
     }
 }
 
-/// The part that calls itself by this name.
-fn anchored<'a>(part: &'a Value, name: &str) -> Option<&'a Value> {
+/// The place of the part that calls itself by this name.
+fn anchored(part: &Value, name: &str) -> Option<String> {
+    let below = |step: String, member: &Value| anchored(member, name).map(|rest| format!("/{step}{rest}"));
     match part {
         Value::Object(members) => {
             let is = |key: &str| members.get(key).and_then(Value::as_str) == Some(name);
             if is("$anchor") || is("$dynamicAnchor") {
-                return Some(part);
+                return Some(String::new());
             }
-            members.values().find_map(|member| anchored(member, name))
+            members.iter().find_map(|(key, member)| below(pointer_step(key), member))
         }
-        Value::Array(items) => items.iter().find_map(|item| anchored(item, name)),
+        Value::Array(items) => items.iter().enumerate().find_map(|(n, item)| below(n.to_string(), item)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
     }
 }

@@ -181,3 +181,107 @@ fn a_pattern_takes_time_linear_in_the_text() {
     let payload = format!("{:?}", "a".repeat(100_000) + "b");
     assert_eq!(pointers(&types.misfits(&event(None, &payload))), ["/payload"]);
 }
+
+/// A tree whose every level may be of one of several kinds. What does not fit at the bottom is looked for under each of them, on every level.
+fn forked(kinds: usize) -> Value {
+    let kind = |n: usize| json!({ "type": "object", "properties": { "child": { "$ref": "#/$defs/tree" }, (format!("p{n}")): true }, "required": ["child"] });
+    let kinds: Vec<Value> = (0..kinds).map(kind).chain([json!({ "type": "integer" })]).collect();
+    json!({ "$defs": { "tree": { "anyOf": kinds } }, "$ref": "#/$defs/tree" })
+}
+
+fn nested(depth: usize) -> Value {
+    (0..depth).fold(json!("a leaf that does not fit"), |inner, _| json!({ "child": inner }))
+}
+
+/// Listing the faults of the library took 0.09 s for 12 levels, 0.41 s for 14 and 1.49 s for 16.
+#[test]
+fn a_misfit_deep_in_a_forked_tree_is_refused_in_steps_that_grow_with_its_depth() {
+    for (kinds, depths) in [(2, [12, 14, 16, 100]), (8, [12, 14, 16, 100])] {
+        let schema = Schema::new(&forked(kinds)).unwrap();
+        let types = types(&[("1", forked(kinds))]);
+        for depth in depths {
+            let payload = nested(depth);
+            let (shallow, deep) = (schema.steps(&nested(10)), schema.steps(&payload));
+            assert!(deep <= shallow * depth as u64, "{kinds} kinds, {depth} levels: {shallow} and {deep} steps");
+            let misfits = types.misfits(&event(None, &payload.to_string()));
+            assert!(!misfits.is_empty() && misfits.len() <= 20, "{misfits:?}");
+            assert!(misfits[0].pointer.starts_with("/payload"), "{misfits:?}");
+        }
+        assert_eq!(
+            types.misfits(&event(None, &nested(100).to_string().replace("\"a leaf that does not fit\"", "7"))),
+            []
+        );
+    }
+}
+
+#[test]
+fn few_faults_are_told_by_place_and_of_many_values_the_first_one() {
+    let types = types(&[("1", json!({ "items": { "type": "integer", "maximum": 5 } }))]);
+    let mut values = vec![1; 100_000];
+    assert_eq!(types.misfits(&event(None, &json!(values).to_string())), []);
+    values.extend([6, 7]);
+    let misfits = types.misfits(&event(None, &json!(values).to_string()));
+    assert_eq!(pointers(&misfits), ["/payload/100000"], "all of them would take too many steps to list");
+    let misfits = types.misfits(&event(None, &json!(values[99_000..]).to_string()));
+    assert_eq!(pointers(&misfits), ["/payload/1000", "/payload/1001"]);
+}
+
+#[test]
+fn a_payload_that_takes_too_many_steps_is_refused_and_says_so() {
+    let rules = vec![json!({ "minimum": 0 }); 1_000];
+    let patterns: serde_json::Map<_, _> = (0..1_000).map(|n| (format!("^a*{n}$"), json!(true))).collect();
+    let keys: serde_json::Map<_, _> = (0..20_000).map(|n| (format!("aaaa{n}"), json!(0))).collect();
+    for (schema, payload) in [
+        (json!({ "items": { "allOf": rules } }), json!(vec![0; 100_000])),
+        (json!({ "patternProperties": patterns }), json!(keys)),
+    ] {
+        let misfits = types(&[("1", schema)]).misfits(&event(None, &payload.to_string()));
+        assert_eq!(pointers(&misfits), ["/payload"]);
+        assert!(misfits[0].detail.contains("steps"), "{misfits:?}");
+    }
+}
+
+#[test]
+fn a_runtime_thread_compares_what_is_small_and_leaves_the_rest() {
+    let types = types(&[("1", json!({ "items": { "type": "integer" } }))]);
+    let inline = |n: usize| types.misfits_inline(&event(None, &json!(vec![1; n]).to_string()));
+    assert_eq!(inline(100), Some(vec![]));
+    assert_eq!(inline(7_000), None, "too many steps");
+    assert_eq!(inline(20_000), None, "too long");
+    assert_eq!(Types::default().misfits_inline(&event(None, &"x".repeat(100_000))), Some(vec![]), "there is no schema");
+}
+
+/// Counting must not change what fits: our keyword stands beside the schema's, and never in values or among names.
+#[test]
+fn counted_schemas_mean_what_they_meant() {
+    let counted = super::steps::COUNTED;
+    let closed = json!({ "properties": { "a": { "type": "integer" } }, "additionalProperties": false });
+    for (schema, payload, fits) in [
+        (closed.clone(), json!({ "a": 1 }), true),
+        (closed, json!({ counted: 1 }), false),
+        (json!({ "const": { "a": { "b": 1 } } }), json!({ "a": { "b": 1 } }), true),
+        (json!({ "enum": [{ "items": {} }, 2] }), json!({ "items": {} }), true),
+        (json!({ "default": {}, "examples": [{}], "not": {} }), json!(1), false),
+        (json!({ "dependencies": { "a": ["b"], "c": { "required": ["d"] } } }), json!({ "a": 1, "b": 2 }), true),
+        (json!({ "properties": { "items": { "items": { "type": "integer" } } } }), json!({ "items": ["x"] }), false),
+        (
+            json!({ "allOf": [{ "properties": { "a": true } }], "unevaluatedProperties": false }),
+            json!({ "a": 1 }),
+            true,
+        ),
+        (
+            json!({ "allOf": [{ "properties": { "a": true } }], "unevaluatedProperties": false }),
+            json!({ "b": 1 }),
+            false,
+        ),
+        (json!({ "x": { "minimum": 3 }, "$ref": "#/x" }), json!(2), false),
+        (json!({ "$defs": { "x": { "$anchor": "x", "minimum": 3 } }, "$ref": "#x" }), json!(2), false),
+        (json!({ counted: "theirs", "minimum": 3 }), json!(4), true),
+        (json!(false), json!(4), false),
+    ] {
+        let misfits = types(&[("1", schema.clone())]).misfits(&event(None, &payload.to_string()));
+        assert_eq!(misfits.is_empty(), fits, "{schema} on {payload}: {misfits:?}");
+        let plain = jsonschema::options().build(&schema).unwrap();
+        assert_eq!(plain.is_valid(&payload), fits, "{schema} on {payload}");
+    }
+}

@@ -108,7 +108,8 @@ impl Engine {
             news: tokio::sync::broadcast::channel(16).0,
         });
         run::adopt_all(store.as_ref(), &catalog, &run).await.unwrap();
-        let ingest = Ingest { catalog, writer: writer.clone(), events, run: run.clone(), clock, ids };
+        let ingest =
+            Ingest { catalog, writer: writer.clone(), events, run: run.clone(), clock, ids, pool: Arc::default() };
         let consents = Consents::start(&ingest, Arc::clone(&sender), Box::new(SeededDice::new(1)));
         let desk = Desk::new(ingest, sender, consents, rules);
         Self { store, run, clock, desk, writer, run_task, writer_task }

@@ -124,7 +124,8 @@ impl World {
             news: news.clone(),
         });
         run::adopt_all(store.as_ref(), &catalog, &run).await.unwrap();
-        let ingest = Ingest { catalog, writer, events, run, clock, ids: Arc::new(Ids::new().unwrap()) };
+        let ingest =
+            Ingest { catalog, writer, events, run, clock, ids: Arc::new(Ids::new().unwrap()), pool: Arc::default() };
         let consents = Consents::start(&ingest, Arc::clone(&sender), Box::new(SeededDice::new(1)));
         let desk = Arc::new(Desk::new(ingest, sender, consents, AddressRules::default()));
         let app = App::new(desk, Arc::clone(&store), news, KeyHash::of(ADMIN), Limits::default()).placed(place);

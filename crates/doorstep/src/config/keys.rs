@@ -113,6 +113,8 @@ settings! {
     payload_max_bytes: usize = "262144", Number, value::between(1_024, 16 * 1_024 * 1_024);
     /// Destinations that one tenant may have. Those that are there stay.
     destinations_per_tenant_max: usize = "1000", Number, value::between(1, 1_000_000);
+    /// Work that the filters of one tenant may take for one event, in bytes compared. A destination whose filter would exceed it is refused; those that are there stay.
+    filter_work_max: u64 = "268435456", Number, value::between(1_048_576, 1 << 40);
     /// Whether events of types that nobody has registered are refused: true or false.
     strict_event_types: bool = "false", Switch, value::switch;
     /// Events a second that a tenant without a rate of its own may send; none: as many as it likes.

@@ -13,3 +13,4 @@ mod outputs;
 mod hosts;
 mod consent;
 mod number;
+mod filter_work;

@@ -55,6 +55,12 @@ impl Server {
         self.running = run(&self.directory, &self.flags);
     }
 
+    /// The same with more flags.
+    pub(crate) fn restart_with(&mut self, flags: &[&str]) {
+        self.flags.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        self.restart();
+    }
+
     pub(crate) fn base(&self) -> &str {
         &self.running.base
     }

@@ -10,7 +10,7 @@ use doorstep_core::{
     address, api_key, audit, consent, custom_headers, event_type, filter, gate, hints, id, outcome, output, retry,
     route, scheduler, search, signature,
 };
-use doorstep_engine::{consent as asking, desk, events, maintain, resolve, sender, trials, writer};
+use doorstep_engine::{compute_pool, consent as asking, desk, events, maintain, resolve, sender, trials, writer};
 use doorstep_server::Limits;
 use doorstep_server::connections::{ConnectionLimits, PEERS_PART};
 use doorstep_server::watchers;
@@ -150,6 +150,10 @@ fn destinations_are_bounded_as_the_page_says() {
     says(part, "`all`, `any`, `not` within each other", &[count(filter::FILTER_NESTING_MAX)]);
     says(part, "values in a filter's list", &[count(filter::FILTER_LIST_MAX)]);
     says(part, "levels of a filter's path", &[count(filter::FILTER_PATH_MAX)]);
+    let of_tenant = "work of one tenant's filters for one event, in bytes compared";
+    says(part, of_tenant, &[mib(filter::work::FILTER_WORK_MAX as usize)]);
+    assert_eq!(compute_pool::INLINE_UNITS_MAX, 256 * 1024, "the page says so");
+    says(part, "work of filters that a thread of the server does at once", &["256 Ki".to_owned()]);
     says(part, "requests at once", &[count(gate.concurrency)]);
     says(part, "time for one request", &[millis(sender::TIMEOUT_MAX)]);
     says(part, "status overrides", &[count(outcome::STATUS_OVERRIDES_MAX)]);
@@ -320,6 +324,8 @@ fn what_is_private_is_bounded_as_the_page_says() {
         ("listen/seen.rs", "REMEMBERED_MAX: usize = 1_000_000;", "event IDs for telling duplicates", "1,000,000"),
     ];
     let misfits = "faults told of a payload that does not fit, and length of each";
+    let steps = "steps to compare a payload with its schema";
+    let inline = "payload that a thread of the server compares with a schema itself";
     let pattern = "memory for a regular expression, and for its automaton";
     let engine = [
         ("types/schema.rs", "PATTERN_BYTES_MAX: usize = 256 * 1024;", pattern, "256 KiB"),
@@ -327,6 +333,16 @@ fn what_is_private_is_bounded_as_the_page_says() {
         ("types/schema.rs", "DEPTH_MAX: usize = 100;", "levels of rules within rules, or of references", "100"),
         ("types/schema.rs", "MISFITS_MAX: usize = 20;", misfits, "20"),
         ("types/schema.rs", "DETAIL_CHARS_MAX: usize = 300;", misfits, "300"),
+        ("types/schema.rs", "STEPS_MAX: u64 = 1_000_000;", steps, "1,000,000"),
+        ("types/schema.rs", "STEPS_PER_BYTE_MAX: u64 = 16;", steps, "16"),
+        (
+            "types/schema.rs",
+            "STEPS_TO_LIST_MAX: u64 = 1_000_000;",
+            "steps to list the faults of a payload",
+            "1,000,000",
+        ),
+        ("types/schema.rs", "INLINE_BYTES_MAX: usize = 16 * 1024;", inline, "16 KiB"),
+        ("types/schema.rs", "INLINE_STEPS_MAX: u64 = 20_000;", inline, "20,000"),
     ];
     let engine = engine.map(|row| ("doorstep-engine", row));
     let server = server.map(|row| ("doorstep-server", row));
@@ -358,6 +374,7 @@ fn what_can_be_configured_has_the_default_that_the_page_says() {
     says("Events", "payload", &[kib(number("payload_max_bytes"))]);
     says("The engine", "requests at once, over all destinations", &[count(number("in_flight_max"))]);
     says("Destinations", "destinations of a tenant", &[count(number("destinations_per_tenant_max"))]);
+    assert_eq!(number("filter_work_max"), filter::work::FILTER_WORK_MAX);
     assert_eq!(number("per_host_max"), 0, "the page says that there is none");
     says("The engine", "time to end requests when stopped", &[time(number("drain_timeout_ms").into())]);
     let (limits, connections) = (Limits::default(), ConnectionLimits::default());

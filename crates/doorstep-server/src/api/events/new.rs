@@ -240,7 +240,7 @@ pub(super) async fn check_type(
 ) -> Result<(), Problem> {
     let name = &event.event_type;
     let unknown = app.limits.strict_event_types && app.engine.event_type(name).is_none();
-    let misfits = if unknown { Vec::new() } else { app.engine.misfits(event) };
+    let misfits = if unknown { Vec::new() } else { app.engine.misfits(event).await? };
     if !unknown && misfits.is_empty() || is_named && came_before(app, reach, event).await? {
         return Ok(());
     }
