@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{DeliveryId, DestinationId};
 use crate::outcome::{Class, Outcome};
-use crate::retry::{DeadReason, Decision, Progress};
+use crate::retry::{Charge, DeadReason, Decision, Progress};
 use crate::time::Timestamp;
 
 /// A delivery that is not finished. It carries all that its next attempt needs to know.
@@ -77,7 +77,7 @@ impl Delivery {
         Place { due_at: self.due_at, seq: self.seq }
     }
 
-    /// A throttled first attempt is still a first attempt: it has cost nothing.
+    /// A first attempt that was throttled or served as a probe is still a first attempt: it has cost nothing.
     pub fn track(&self) -> Track {
         if self.progress.attempts == 0 { Track::First } else { Track::Retry }
     }
@@ -87,19 +87,19 @@ impl Delivery {
     }
 
     /// The delivery after an attempt: what it has spent, and when it is due again.
-    pub fn after(&self, outcome: &Outcome, decision: Decision, now: Timestamp) -> Self {
+    pub fn after(&self, outcome: &Outcome, decision: Decision, charge: Charge, now: Timestamp) -> Self {
         let mut next = self.clone();
         next.requests = next.requests.saturating_add(1);
-        match outcome.class() {
-            Class::Throttled => {}
-            Class::Ambiguous => {
-                next.progress.attempts = next.progress.attempts.saturating_add(1);
-                next.progress.ambiguous = next.progress.ambiguous.saturating_add(1);
-            }
-            Class::Success | Class::Transient | Class::Permanent => {
-                next.progress.attempts = next.progress.attempts.saturating_add(1);
-            }
-        }
+        let paid = match outcome.class() {
+            Class::Throttled => false,
+            Class::Transient | Class::Ambiguous => charge == Charge::Attempt,
+            // It has ended: there is no budget left to spare.
+            Class::Success | Class::Permanent => true,
+        };
+        next.progress.attempts = next.progress.attempts.saturating_add(u32::from(paid));
+        // Also of a probe: a doubtful answer is about this delivery, whatever else the request was for.
+        let ambiguous = outcome.class() == Class::Ambiguous;
+        next.progress.ambiguous = next.progress.ambiguous.saturating_add(u32::from(ambiguous));
         if let Decision::RetryAt(at) = decision {
             next.due_at = at;
             next.progress.last_delay = at.since(now);
@@ -164,7 +164,7 @@ mod tests {
     use crate::time::Millis;
 
     #[test]
-    fn an_attempt_is_paid_for_unless_it_was_throttled() {
+    fn an_attempt_is_paid_for_unless_it_was_throttled_or_a_failed_probe() {
         let give_up_at = Timestamp(1_000_000);
         let delivery = Delivery {
             id: DeliveryId(1),
@@ -176,17 +176,28 @@ mod tests {
             progress: Progress { attempts: 2, ambiguous: 1, last_delay: Millis(7), give_up_at },
             ordering: None,
         };
-        let after = |outcome: Outcome, decision| {
-            let next = delivery.after(&outcome, decision, Timestamp(100));
+        let after = |outcome: Outcome, decision, charge| {
+            let next = delivery.after(&outcome, decision, charge, Timestamp(100));
             assert_eq!(next.requests, 3, "every request is counted");
             (next.progress.attempts, next.progress.ambiguous, next.progress.last_delay.0, next.due_at.0)
         };
         let retry = Decision::RetryAt(Timestamp(160));
-        assert_eq!(after(Outcome::Throttled { wait: None }, Decision::Requeue), (2, 1, 7, 5));
-        assert_eq!(after(Outcome::TimedOut, retry), (3, 1, 60, 160));
-        assert_eq!(after(Outcome::Ambiguous { status: 404 }, retry), (3, 2, 60, 160));
-        assert_eq!(after(Outcome::Blocked, retry), (3, 2, 60, 160));
-        assert_eq!(after(Outcome::Gone, Decision::Dead(DeadReason::Rejected)), (3, 1, 7, 5));
+        let (paid, probe) = (Charge::Attempt, Charge::Probe);
+        let (accepted, dead) = (Outcome::Accepted { quota_spent_for: None }, Decision::Dead(DeadReason::Rejected));
+        for (outcome, decision, charge, expected) in [
+            (Outcome::Throttled { wait: None }, Decision::Requeue, paid, (2, 1, 7, 5)),
+            (Outcome::TimedOut, retry, paid, (3, 1, 60, 160)),
+            (Outcome::Ambiguous { status: 404 }, retry, paid, (3, 2, 60, 160)),
+            (Outcome::Blocked, retry, paid, (3, 2, 60, 160)),
+            (Outcome::Gone, dead, paid, (3, 1, 7, 5)),
+            (Outcome::Throttled { wait: None }, Decision::Requeue, probe, (2, 1, 7, 5)),
+            (Outcome::TimedOut, retry, probe, (2, 1, 60, 160)),
+            (Outcome::Ambiguous { status: 404 }, retry, probe, (2, 2, 60, 160)),
+            (accepted, Decision::Delivered, probe, (3, 1, 7, 5)),
+            (Outcome::Gone, dead, probe, (3, 1, 7, 5)),
+        ] {
+            assert_eq!(after(outcome, decision, charge), expected, "{outcome:?} {charge:?}");
+        }
     }
 
     #[test]

@@ -224,13 +224,16 @@ impl Gate {
                 self.state.suspension.answered();
                 changes.extend(self.throttled(&permit, wait, limits, now, jitter));
             }
-            Outcome::Failed { status, .. } => {
+            Outcome::Failed { status, wait } => {
                 self.state.suspension.answered();
                 // These say "too busy"; a plain 500 says only that this one went wrong.
                 if matches!(status, 502..=504) {
                     self.state.concurrency.narrow(&permit, limits);
                 }
                 changes.extend(self.fails(&permit, limits, now, jitter));
+                if let Some(wait) = wait.filter(|_| outcome.is_maintenance()) {
+                    changes.extend(self.unavailable(wait, limits, now, jitter));
+                }
             }
             Outcome::TimedOut | Outcome::Unreachable => {
                 self.state.concurrency.narrow(&permit, limits);
@@ -301,6 +304,18 @@ impl Gate {
         change
     }
 
+    /// It says for how long it is unavailable. After a standstill as long as a breaker's, it meets the same ramp.
+    fn unavailable(&mut self, wait: Millis, limits: &GateLimits, now: Timestamp, jitter: Jitter) -> Option<GateChange> {
+        let change = self.state.throttle.unavailable(wait, limits, now, jitter)?;
+        let until = self.state.throttle.until()?;
+        self.state.pace.resumes_at(until);
+        if wait >= limits.breaker.cool_down {
+            self.state.pace.paused();
+            self.recover(limits, until);
+        }
+        Some(change)
+    }
+
     /// An answer that shows a living receiver.
     fn flows(&mut self, permit: &Permit, limits: &GateLimits, now: Timestamp) -> Option<GateChange> {
         let change = self.state.breaker.answered(permit, limits, now)?;
@@ -338,7 +353,7 @@ impl Gate {
         self.state.breaker.probe_now(now);
     }
 
-    /// Ends a throttle by hand and forgets its count. The learned pace stays.
+    /// Ends a throttle or a receiver's maintenance by hand and forgets the count of throttles. The learned pace stays.
     pub fn clear_throttle(&mut self, limits: &GateLimits, now: Timestamp) {
         self.state.throttle.clear(now);
         self.state.pace.cleared(limits, now);

@@ -8,17 +8,17 @@
 //! use doorstep_core::dice::Jitter;
 //! use doorstep_core::hints::Hints;
 //! use doorstep_core::outcome::{Outcome, StatusOverrides};
-//! use doorstep_core::retry::{Decision, Progress, RetryPolicy};
+//! use doorstep_core::retry::{Charge, Decision, Progress, RetryPolicy};
 //! use doorstep_core::time::{Millis, Timestamp};
 //!
 //! let now = Timestamp::from_secs(1_700_000_000);
 //! let hints = Hints { retry_after: Some(Millis::from_mins(5)), ..Hints::default() };
-//! let outcome = Outcome::from_status(503, hints, &StatusOverrides::default());
+//! let outcome = Outcome::from_status(500, hints, &StatusOverrides::default());
 //!
 //! let policy = RetryPolicy::standard();
 //! let progress =
 //!     Progress { attempts: 0, ambiguous: 0, last_delay: Millis::ZERO, give_up_at: policy.give_up_at(now, None) };
-//! let decision = policy.next(&outcome, &progress, now, Jitter::LOWEST);
+//! let decision = policy.next(&outcome, &progress, Charge::Attempt, now, Jitter::LOWEST);
 //! assert_eq!(decision, Decision::RetryAt(now + Millis::from_mins(5)));
 //! ```
 

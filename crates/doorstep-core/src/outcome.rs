@@ -63,6 +63,11 @@ impl Outcome {
         }
     }
 
+    /// A receiver that says for how long it is unavailable: its whole destination waits (G7).
+    pub fn is_maintenance(&self) -> bool {
+        matches!(self, Self::Failed { status: 503, wait: Some(_) })
+    }
+
     pub fn class(&self) -> Class {
         match self {
             Self::Accepted { .. } => Class::Success,

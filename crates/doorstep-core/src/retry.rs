@@ -21,6 +21,8 @@ pub struct RetryPolicy {
     floor: Millis,
     max_attempts: u32,
     window: Millis,
+    /// The operator's, and the same for every policy: it is no part of how a policy is written.
+    ambiguous_max: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +92,7 @@ impl DeadReason {
 /// What a delivery has been through so far: all that a retry needs to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Attempts spent from the budget; throttled ones are free.
+    /// Attempts spent from the budget; throttled ones and failed probes are free.
     pub attempts: u32,
     /// How many of those had an ambiguous answer.
     pub ambiguous: u32,
@@ -100,8 +102,20 @@ pub struct Progress {
     pub give_up_at: Timestamp,
 }
 
-/// A delivery with this many ambiguous answers is rejected (D4).
+/// Whether a failed request is charged to its delivery's budget (D7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Charge {
+    /// It costs an attempt.
+    Attempt,
+    /// It tested an open breaker. The delivery lent itself for that, so its failure costs nothing.
+    Probe,
+}
+
+/// A delivery with this many ambiguous answers is rejected (D4), unless the operator sets another limit.
 pub const AMBIGUOUS_MAX: u32 = 5;
+
+/// The last attempt comes this long before the window ends, so that it is sent before it expires.
+const LAST_CALL: Millis = Millis::from_secs(1);
 
 /// A wait that a receiver asked for is stretched by up to this share of itself …
 const STRETCH_SHARE: u64 = 10;
@@ -125,32 +139,57 @@ impl Strategy {
 }
 
 impl RetryPolicy {
-    /// What follows from the outcome of the attempt after `progress.attempts` others.
-    pub fn next(&self, outcome: &Outcome, progress: &Progress, now: Timestamp, jitter: Jitter) -> Decision {
+    /// What follows from the outcome of the request after `progress.attempts` paid ones.
+    pub fn next(
+        &self,
+        outcome: &Outcome,
+        progress: &Progress,
+        charge: Charge,
+        now: Timestamp,
+        jitter: Jitter,
+    ) -> Decision {
         match outcome {
             Outcome::Accepted { .. } => Decision::Delivered,
             Outcome::Rejected { .. } | Outcome::Gone => Decision::Dead(DeadReason::Rejected),
             Outcome::Throttled { .. } if progress.give_up_at <= now => Decision::Dead(DeadReason::Expired),
             Outcome::Throttled { .. } => Decision::Requeue,
-            Outcome::Ambiguous { .. } | Outcome::Blocked if progress.ambiguous.saturating_add(1) >= AMBIGUOUS_MAX => {
+            Outcome::Ambiguous { .. } | Outcome::Blocked
+                if progress.ambiguous.saturating_add(1) >= self.ambiguous_max =>
+            {
                 Decision::Dead(DeadReason::Rejected)
             }
-            Outcome::Ambiguous { .. } | Outcome::Blocked => self.retry(Millis::ZERO, progress, now, jitter),
-            Outcome::Failed { wait, .. } => {
-                let asked = wait.map_or(Millis::ZERO, |wait| stretched(wait, jitter));
-                self.retry(asked, progress, now, jitter)
+            Outcome::Ambiguous { .. } | Outcome::Blocked => self.retry(None, progress, charge, now, jitter),
+            // Its whole destination waits for that long: the gate sees to it, and a person can end it (G7).
+            Outcome::Failed { wait: Some(_), .. } if outcome.is_maintenance() => {
+                self.retry(None, progress, charge, now, jitter)
             }
-            Outcome::TimedOut | Outcome::Unreachable => self.retry(Millis::ZERO, progress, now, jitter),
+            Outcome::Failed { wait, .. } => self.retry(*wait, progress, charge, now, jitter),
+            Outcome::TimedOut | Outcome::Unreachable => self.retry(None, progress, charge, now, jitter),
         }
     }
 
-    fn retry(&self, at_least: Millis, progress: &Progress, now: Timestamp, jitter: Jitter) -> Decision {
-        let attempts = progress.attempts.saturating_add(1);
-        if attempts >= self.max_attempts {
+    /// `asked`: what the receiver asks to be waited for, which is a lower bound.
+    fn retry(
+        &self,
+        asked: Option<Millis>,
+        progress: &Progress,
+        charge: Charge,
+        now: Timestamp,
+        jitter: Jitter,
+    ) -> Decision {
+        let retry = progress.attempts.saturating_add(1);
+        let exhausted = retry >= self.max_attempts;
+        if charge == Charge::Attempt && exhausted {
             return Decision::Dead(DeadReason::Exhausted);
         }
-        let retry_at = now + self.delay(attempts, progress.last_delay, jitter).max(at_least);
-        if retry_at >= progress.give_up_at { Decision::Dead(DeadReason::Expired) } else { Decision::RetryAt(retry_at) }
+        let spread = asked.map_or(Millis::ZERO, |asked| stretched(asked, jitter));
+        let retry_at = now + self.delay(retry, progress.last_delay, jitter).max(spread);
+        // A delay that reaches past the window is cut, so that the window is used to its end. No delay is cut below the
+        // floor or below what was asked for: the last attempt is the last.
+        let earliest = now + asked.unwrap_or_default().max(self.floor);
+        let last_at = progress.give_up_at - LAST_CALL.min(self.floor);
+        let retry_at = if earliest <= last_at { retry_at.min(last_at) } else { retry_at };
+        if retry_at < progress.give_up_at { Decision::RetryAt(retry_at) } else { Decision::Dead(DeadReason::Expired) }
     }
 
     /// The delay before retry number `n` (from 1), when the delay before that was `previous`.
@@ -199,6 +238,16 @@ impl RetryPolicy {
 
     pub fn max_attempts(&self) -> u32 {
         self.max_attempts
+    }
+
+    pub fn floor(&self) -> Millis {
+        self.floor
+    }
+
+    /// The same, with this limit of ambiguous answers instead of [`AMBIGUOUS_MAX`].
+    #[must_use]
+    pub fn with_ambiguous_max(self, ambiguous_max: u32) -> Self {
+        Self { ambiguous_max, ..self }
     }
 }
 

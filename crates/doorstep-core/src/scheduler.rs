@@ -30,7 +30,7 @@ use crate::dice::Dice;
 use crate::gate::{Gate, GateState, Hold, Permit, Why};
 use crate::id::{DeliveryId, DestinationId};
 use crate::outcome::Outcome;
-use crate::retry::{DeadReason, Decision};
+use crate::retry::{Charge, DeadReason, Decision};
 use crate::time::{Millis, Timestamp};
 use hosts::Hosts;
 use lane::{Lane, LaneKey};
@@ -332,11 +332,12 @@ impl Scheduler {
         let Some(flight) = self.land(delivery_id, now) else { return };
         let Flight { lane: key, delivery, permit, withdrawn, again, .. } = flight;
         let Some(lane) = self.lane_mut(key) else { return };
+        let charge = if permit.is_probe() { Charge::Probe } else { Charge::Attempt };
         let changes = lane.gate.settle(permit, outcome, &lane.plan.limits, now, dice.roll());
         lane.unsaved = true;
-        let decision = lane.plan.policy.next(outcome, &delivery.progress, now, dice.roll());
+        let decision = lane.plan.policy.next(outcome, &delivery.progress, charge, now, dice.roll());
         let (ordering, destination_id) = (lane.plan.ordering, lane.plan.id);
-        let next = delivery.after(outcome, decision, now);
+        let next = delivery.after(outcome, decision, charge, now);
         if !withdrawn {
             self.forget_read(key, &delivery);
             let settlement = Settlement::new(next.clone(), Some(*outcome), decision, ordering, now);

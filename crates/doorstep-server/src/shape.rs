@@ -134,8 +134,8 @@ shapes! {
         GateStatus::Active, GateStatus::Throttled, GateStatus::Failing, GateStatus::Probing, GateStatus::Suspended,
         GateStatus::Paused,
     ]);
-    /// Why a destination is throttled: its receiver said for how long, did not say it, or said that a quota is spent.
-    ThrottleReasonName = names(&[ThrottleReason::Asked, ThrottleReason::Unsaid, ThrottleReason::QuotaSpent]);
+    /// Why a destination is throttled: its receiver said for how long, did not say it, said that a quota is spent, or answered 503 and said for how long.
+    ThrottleReasonName = names(&[ThrottleReason::Asked, ThrottleReason::Unsaid, ThrottleReason::QuotaSpent, ThrottleReason::Maintenance]);
     /// Why a destination is suspended.
     SuspensionReasonName = names(&[SuspensionReason::Gone, SuspensionReason::OnlyRejections]);
     /// Whether it was done.

@@ -90,6 +90,8 @@ struct Request {
     host: Arc<str>,
     /// Tells the delivery's life from one that a person gave it later.
     give_up_at: Timestamp,
+    /// It went out while its destination was tripped.
+    probe: bool,
 }
 
 /// How long a destination is left alone that refuses without saying for how long.
@@ -176,6 +178,7 @@ impl Checker {
         let watched = self.destinations.get_mut(&delivery.destination_id).ok_or("sent to nowhere")?;
         watched.may_start(open, now)?;
         watched.was_prompt(id, waited)?;
+        let probe = watched.facts.tripped.is_some();
         if let Some(tripped) = watched.facts.tripped {
             ensure(now >= tripped.until, || format!("sent while tripped, until {:?}", tripped.until))?;
             let probes = self.open_at(delivery.destination_id, tripped.since_request);
@@ -186,7 +189,7 @@ impl Checker {
         let give_up_at = delivery.progress.give_up_at;
         let host = Arc::clone(&self.destinations[&delivery.destination_id].plan.host);
         let destination_id = delivery.destination_id;
-        self.open.insert(id, Request { destination_id, number, started_at: now, host, give_up_at });
+        self.open.insert(id, Request { destination_id, number, started_at: now, host, give_up_at, probe });
         Ok(())
     }
 
@@ -251,10 +254,12 @@ impl Checker {
             _ if account.give_up_at != request.give_up_at => {}
             Class::Throttled => {}
             Class::Ambiguous => {
-                account.spent += 1;
+                account.spent += u32::from(!request.probe);
                 account.ambiguous += 1;
             }
-            Class::Success | Class::Transient | Class::Permanent => account.spent += 1,
+            // A probe is the destination's matter: its failure costs the delivery nothing.
+            Class::Transient => account.spent += u32::from(!request.probe),
+            Class::Success | Class::Permanent => account.spent += 1,
         }
         let n_requests = self.n_requests;
         if let Some(watched) = self.destinations.get_mut(&request.destination_id) {
@@ -313,7 +318,15 @@ impl Checker {
             GateChange::Throttled { until, reason, consecutive } => {
                 let by_429 = matches!(during, Some(Outcome::Throttled { .. }));
                 let by_quota = matches!(during, Some(Outcome::Accepted { quota_spent_for: Some(_) }));
-                ensure(by_429 || by_quota, || format!("{id} was throttled by {during:?}"))?;
+                let by_maintenance = matches!(during, Some(Outcome::Failed { status: 503, wait: Some(_) }));
+                ensure(by_429 || by_quota || by_maintenance, || format!("{id} was throttled by {during:?}"))?;
+                if by_maintenance {
+                    let counted = usize::try_from(consecutive).unwrap_or(usize::MAX);
+                    let right = counted == facts.throttles_in_row && reason == ThrottleReason::Maintenance;
+                    ensure(right, || format!("{id} counts maintenance as throttle {consecutive} ({reason:?})"))?;
+                    let quiet = facts.quiet_until;
+                    ensure(until >= quiet, || format!("{id} is left alone until {until:?}, not {quiet:?}"))?;
+                }
                 if by_429 {
                     facts.throttle_is_right(id, until, reason, consecutive, during, now)?;
                 }
@@ -366,7 +379,8 @@ impl Checker {
             Decision::RetryAt(at) => {
                 ensure(account.spent < max, || format!("{id} is retried after {} of {max} attempts", account.spent))?;
                 let asked = match settlement.outcome {
-                    Some(Outcome::Failed { wait, .. }) => wait.unwrap_or(Millis::ZERO),
+                    // Of a 503 the whole destination waits, until a person ends it.
+                    Some(Outcome::Failed { status, wait }) if status != 503 => wait.unwrap_or(Millis::ZERO),
                     _ => Millis::ZERO,
                 };
                 ensure(at >= now + asked, || format!("{id} is retried sooner than the {asked} that were asked for"))?;
@@ -386,8 +400,12 @@ impl Checker {
                 })?;
             }
             Decision::Dead(DeadReason::Expired) => {
-                // Either its window has closed, or the next attempt would come after that.
-                let closes_soon = now + DAY + Millis::from_hours(3) >= account.give_up_at;
+                // Either its window has closed, or there is no room for another attempt: a second, or what was asked for.
+                let asked = match settlement.outcome {
+                    Some(Outcome::Failed { status, wait }) if status != 503 => wait.unwrap_or(Millis::ZERO),
+                    _ => Millis::ZERO,
+                };
+                let closes_soon = now + asked + Millis::from_secs(3) >= account.give_up_at;
                 ensure(closes_soon, || format!("{id} expired long before {:?}", account.give_up_at))?;
             }
             Decision::Dead(DeadReason::Rejected) => {
@@ -601,6 +619,9 @@ impl Facts {
                 self.row_ends(request);
             }
             Outcome::Failed { .. } | Outcome::TimedOut | Outcome::Unreachable => {
+                if let Outcome::Failed { status: 503, wait: Some(wait) } = outcome {
+                    self.quiet_for(*wait, now);
+                }
                 if self.tripped.is_none() && request >= self.row_counts_from {
                     self.failures_in_row += 1;
                 }

@@ -15,6 +15,10 @@ pub struct GateLimits {
     pub burst: u32,
     /// A receiver's own wish to wait is honoured up to this much (G5).
     pub wait_max: Millis,
+    /// How long a receiver is left alone that refuses and does not say for how long, by the count of throttles in a row
+    /// (G4). The last one repeats. At least one.
+    #[serde(default = "throttle_waits")]
+    pub throttle_waits: Vec<Millis>,
     pub breaker: BreakerLimits,
     pub suspension: SuspensionLimits,
 }
@@ -57,6 +61,11 @@ impl GateLimits {
     }
 }
 
+/// 1 min, 5 min, 15 min, 1 h, 6 h.
+fn throttle_waits() -> Vec<Millis> {
+    [1, 5, 15, 60, 360].map(Millis::from_mins).to_vec()
+}
+
 impl Default for GateLimits {
     fn default() -> Self {
         Self {
@@ -64,6 +73,7 @@ impl Default for GateLimits {
             rate: Rate::per_second(1_000),
             burst: 100,
             wait_max: Millis::from_hours(24),
+            throttle_waits: throttle_waits(),
             breaker: BreakerLimits::default(),
             suspension: SuspensionLimits::default(),
         }

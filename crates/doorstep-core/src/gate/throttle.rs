@@ -1,4 +1,5 @@
 //! A receiver's "not so fast": it is left alone for as long as it asks, or ever longer if it does not say (G1–G5).
+//! So is one that is unavailable and says for how long; that is no throttle and is not counted as one (G7).
 
 use serde::{Deserialize, Serialize};
 
@@ -27,11 +28,9 @@ pub enum ThrottleReason {
     Unsaid,
     /// It accepted, and said that its quota is now spent.
     QuotaSpent,
+    /// It answered 503 and said for how long.
+    Maintenance,
 }
-
-/// How long a destination is left alone that does not say for how long: by the count of throttles in a row.
-const UNSAID_WAITS: [Millis; 5] =
-    [Millis::from_secs(60), Millis::from_mins(5), Millis::from_mins(15), Millis::from_hours(1), Millis::from_hours(6)];
 
 /// "Retry after 0" is often a rounded-down fraction; taken to the letter it would be a busy loop.
 const ASKED_MIN: Millis = Millis::from_secs(1);
@@ -88,7 +87,7 @@ impl Throttle {
         }
         let (wait, reason) = match asked {
             Some(asked) => (stretched(asked.max(ASKED_MIN), jitter), ThrottleReason::Asked),
-            None if begins => (unsaid_wait(self.consecutive), ThrottleReason::Unsaid),
+            None if begins => (unsaid_wait(self.consecutive, limits), ThrottleReason::Unsaid),
             None => return None,
         };
         let longer = self.extend(now + wait.min(limits.wait_max), reason, now);
@@ -105,6 +104,18 @@ impl Throttle {
     ) -> Option<GateChange> {
         let until = now + stretched(wait, jitter).min(limits.wait_max);
         (until > now && self.extend(until, ThrottleReason::QuotaSpent, now)).then(|| self.change())
+    }
+
+    /// It is unavailable for this long: nothing is sent meanwhile, and that is no throttle to count.
+    pub(super) fn unavailable(
+        &mut self,
+        wait: Millis,
+        limits: &GateLimits,
+        now: Timestamp,
+        jitter: Jitter,
+    ) -> Option<GateChange> {
+        let until = now + stretched(wait, jitter).min(limits.wait_max);
+        (until > now && self.extend(until, ThrottleReason::Maintenance, now)).then(|| self.change())
     }
 
     // Answers arrive out of order: a short wait must not cut a longer one.
@@ -138,7 +149,8 @@ impl Throttle {
     }
 }
 
-fn unsaid_wait(consecutive: u32) -> Millis {
+fn unsaid_wait(consecutive: u32, limits: &GateLimits) -> Millis {
     let step = usize::try_from(consecutive.saturating_sub(1)).unwrap_or(usize::MAX);
-    UNSAID_WAITS[step.min(UNSAID_WAITS.len() - 1)]
+    let waits = &limits.throttle_waits;
+    waits.get(step).or(waits.last()).copied().unwrap_or(ASKED_MIN)
 }

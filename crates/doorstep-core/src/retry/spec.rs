@@ -7,7 +7,7 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{JitterKind, RetryPolicy, Strategy};
+use super::{AMBIGUOUS_MAX, JitterKind, RetryPolicy, Strategy};
 use crate::time::Millis;
 
 /// A policy in the API and in files.
@@ -80,7 +80,8 @@ pub const ATTEMPTS_MAX: u32 = 1_000;
 const DEFAULT_BASE: Millis = Millis::from_secs(30);
 const DEFAULT_CAP: Millis = Millis::from_hours(1);
 const DEFAULT_FLOOR: Millis = Millis::from_secs(1);
-const DEFAULT_ATTEMPTS: u32 = 16;
+/// A safety valve and not the measure: the window ends a delivery first (decision 17 has the proof).
+const DEFAULT_ATTEMPTS: u32 = 200;
 const DEFAULT_WINDOW: Millis = Millis::from_hours(72);
 
 /// By hand, because serde's untagged enums answer every mistake with "did not match any variant".
@@ -109,8 +110,7 @@ impl<'de> Deserialize<'de> for PolicySpec {
 }
 
 impl RetryPolicy {
-    /// The default: sixteen attempts, most of them within the first hours. The window of three days matters where throttles,
-    /// a tripped breaker or a pause hold a delivery in between.
+    /// The default: retries within minutes at first, then about every half hour until the window of three days ends.
     pub fn standard() -> Self {
         Self {
             strategy: Strategy::Exponential { base: DEFAULT_BASE, cap: DEFAULT_CAP },
@@ -118,6 +118,7 @@ impl RetryPolicy {
             floor: DEFAULT_FLOOR,
             max_attempts: DEFAULT_ATTEMPTS,
             window: DEFAULT_WINDOW,
+            ambiguous_max: AMBIGUOUS_MAX,
         }
     }
 
@@ -127,10 +128,8 @@ impl RetryPolicy {
         Self {
             strategy: Strategy::Schedule { delays: minutes.map(Millis::from_mins).to_vec() },
             jitter: JitterKind::Equal,
-            floor: DEFAULT_FLOOR,
-            // Enough that the window ends the trying, whatever the jitter.
-            max_attempts: 32,
             window: Millis::from_hours(5 * 24),
+            ..Self::standard()
         }
     }
 
@@ -182,7 +181,7 @@ impl CustomPolicy {
         if jitter == JitterKind::Decorrelated && !matches!(strategy, Strategy::Exponential { .. }) {
             return Err(PolicyFault::DecorrelatedNeedsExponential);
         }
-        Ok(RetryPolicy { strategy, jitter, floor, max_attempts, window })
+        Ok(RetryPolicy { strategy, jitter, floor, max_attempts, window, ambiguous_max: AMBIGUOUS_MAX })
     }
 
     fn strategy(self) -> Result<Strategy, PolicyFault> {

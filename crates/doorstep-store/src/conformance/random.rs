@@ -12,7 +12,7 @@ use doorstep_core::id::{DeliveryId, DestinationId, KeyId, SessionId, TenantId};
 use doorstep_core::outcome::{Fault, Outcome};
 use doorstep_core::portal::PortalSession;
 use doorstep_core::reach::Reach;
-use doorstep_core::retry::{DeadReason, Decision};
+use doorstep_core::retry::{Charge, DeadReason, Decision};
 use doorstep_core::search::read_types;
 use doorstep_core::store::{
     ActivityQuery, Ages, AuditFilter, ByHand, Codes, DeliveryFilter, DueQuery, EventFilter, Page, Settled, Statuses,
@@ -301,7 +301,7 @@ impl Pair {
         };
         let outcome = answer.map(|_| outcome);
         if let Some(outcome) = &outcome {
-            delivery = delivery.after(outcome, decision, now);
+            delivery = delivery.after(outcome, decision, Charge::Attempt, now);
         }
         let answer = answer.map(|answer| match answer {
             0 => Answer::Fault(Fault::ALL[nth % Fault::ALL.len()]),

@@ -20,7 +20,7 @@ use doorstep_core::ingest_rate::IngestRate;
 use doorstep_core::outcome::{Outcome, StatusOverrides};
 use doorstep_core::output::{Format, PayloadMode};
 use doorstep_core::portal::{PortalKey, PortalSession};
-use doorstep_core::retry::{DeadReason, Decision, RetryPolicy};
+use doorstep_core::retry::{Charge, DeadReason, Decision, RetryPolicy};
 use doorstep_core::route::Subscription;
 use doorstep_core::signature::ExtraStyle;
 use doorstep_core::store::{Settled, Write};
@@ -174,7 +174,7 @@ pub fn settle(delivery: &Delivery, decision: Decision, behind_dead: BehindDead, 
         Decision::Requeue => (Outcome::Throttled { wait: None }, 429),
         Decision::Dead(_) => (Outcome::Rejected { status: 400 }, 400),
     };
-    let after = delivery.after(&outcome, decision, at);
+    let after = delivery.after(&outcome, decision, Charge::Attempt, at);
     let attempt = attempt(after.requests, Answer::Status(status), at);
     let settlement = Settlement::new(after, Some(outcome), decision, Ordering::ByKey { behind_dead }, at);
     Write::Settle(Arc::new(Settled { settlement, attempt: Some(attempt) }))

@@ -7,6 +7,8 @@ mod books;
 mod gated;
 mod plain;
 
+use std::fmt;
+
 use doorstep_core::retry::RetryPolicy;
 use doorstep_core::time::{Millis, Timestamp};
 
@@ -18,12 +20,21 @@ pub(super) use books::{Books, Curve};
 #[derive(Clone, Debug)]
 pub(super) struct Story {
     pub(super) policy: RetryPolicy,
-    pub(super) arrivals: Rate,
+    pub(super) arrivals: Arrivals,
     pub(super) capacity: Rate,
     pub(super) outage: Millis,
     /// How long the time after the outage is watched.
     pub(super) after: Millis,
     pub(super) seed: u64,
+}
+
+/// Which deliveries there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arrivals {
+    /// They come evenly, all the time.
+    Evenly(Rate),
+    /// So many when the outage begins, and nothing after them.
+    Once(u64),
 }
 
 /// The load with the gate and without it.
@@ -41,6 +52,18 @@ const LASTS_MAX: Millis = Millis::from_hours(24 * 7);
 const DELIVERIES_MAX: u64 = 500_000;
 /// … or more requests.
 const REQUESTS_MAX: u64 = 20_000_000;
+
+/// Without a rate, the first of these that can be simulated.
+const RATES: [Rate; 4] = [
+    Rate { n: 10, per: Millis::from_secs(1) },
+    Rate { n: 1, per: Millis::from_secs(1) },
+    Rate { n: 1, per: Millis::from_secs(10) },
+    Rate { n: 1, per: Millis::from_mins(1) },
+];
+
+/// So many deliveries, with nothing after them, are followed through the outage: a busy destination is probed all the
+/// time, a quiet one only when one of its few deliveries is due.
+const ALONE: [u64; 3] = [1, 5, 100];
 
 /// An answer takes this long.
 const ANSWERS_AFTER: Millis = Millis(20);
@@ -71,6 +94,26 @@ pub(super) fn run(story: &Story) -> Result<Recovery, TooMuch> {
     Ok(Recovery { gated: gated::run(story), plain: plain::run(story).ok_or(TooMuch::Requests)? })
 }
 
+/// The most frequent of the usual rates that can be simulated.
+pub(super) fn usual_rate(outage: Millis, after: Millis) -> Rate {
+    let lasts = outage + after + BEFORE_MAX;
+    let fits = |rate: &&Rate| arrivals_within(**rate, lasts) <= DELIVERIES_MAX;
+    RATES.iter().find(fits).copied().unwrap_or(RATES[RATES.len() - 1])
+}
+
+/// How a few deliveries fare behind the gate that are created when the outage begins.
+pub(super) fn alone(story: &Story) -> Vec<(u64, Curve)> {
+    // Nothing is left after the window.
+    let after = (story.policy.window() - story.outage).min(LASTS_MAX) + BEFORE_MAX;
+    let fare = |n| gated::run(&Story { arrivals: Arrivals::Once(n), after, ..story.clone() });
+    ALONE.into_iter().map(|n| (n, fare(n))).collect()
+}
+
+fn arrivals_within(rate: Rate, span: Millis) -> u64 {
+    let n = u128::from(span.0) * u128::from(rate.n) / u128::from(rate.per.0);
+    u64::try_from(n).unwrap_or(u64::MAX)
+}
+
 impl Story {
     /// When the outage begins.
     pub(super) fn begins(&self) -> Millis {
@@ -86,14 +129,31 @@ impl Story {
     }
 
     fn deliveries(&self) -> u64 {
-        let n = u128::from(self.lasts().0) * u128::from(self.arrivals.n) / u128::from(self.arrivals.per.0);
-        u64::try_from(n).unwrap_or(u64::MAX)
+        match self.arrivals {
+            Arrivals::Evenly(rate) => arrivals_within(rate, self.lasts()),
+            Arrivals::Once(n) => n,
+        }
     }
 
     /// When delivery number `seq` is created.
     fn created_at(&self, seq: u64) -> Timestamp {
-        let ms = u128::from(seq) * u128::from(self.arrivals.per.0) / u128::from(self.arrivals.n);
-        Timestamp(i64::try_from(ms).unwrap_or(i64::MAX))
+        match self.arrivals {
+            Arrivals::Evenly(rate) => {
+                let ms = u128::from(seq) * u128::from(rate.per.0) / u128::from(rate.n);
+                Timestamp(i64::try_from(ms).unwrap_or(i64::MAX))
+            }
+            Arrivals::Once(n) if seq < n => Timestamp(0) + self.begins(),
+            Arrivals::Once(_) => Timestamp::MAX,
+        }
+    }
+}
+
+impl fmt::Display for Arrivals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Evenly(rate) => rate.fmt(f),
+            Self::Once(n) => write!(f, "{n} at once"),
+        }
     }
 }
 
@@ -104,7 +164,7 @@ mod tests {
     fn story(outage: Millis) -> Story {
         Story {
             policy: RetryPolicy::standard(),
-            arrivals: "10/s".parse().unwrap(),
+            arrivals: Arrivals::Evenly("10/s".parse().unwrap()),
             capacity: "50/s".parse().unwrap(),
             outage,
             after: Millis::from_mins(30),
@@ -143,6 +203,31 @@ mod tests {
     }
 
     #[test]
+    fn a_few_deliveries_survive_an_outage_of_nearly_the_whole_window() {
+        for seed in 0..40 {
+            let story = Story { seed, ..story(Millis::from_hours(71)) };
+            for (n, curve) in alone(&story) {
+                assert_eq!((curve.delivered, curve.dead), (n, 0), "{n} deliveries, seed {seed}");
+                let after = curve.drained_after.unwrap();
+                assert!(
+                    after < Millis::from_hours(1),
+                    "{n} deliveries were gone {after} after the outage, seed {seed}"
+                );
+                // Ten failures in a row open the breaker; what comes then are probes.
+                assert!(curve.attempts_max <= 11, "{} attempts were charged, seed {seed}", curve.attempts_max);
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_outage_is_simulated_at_a_rate_that_can_be() {
+        let rate = |outage| usual_rate(outage, outage).to_string();
+        assert_eq!(rate(Millis::from_hours(2)), "10/s");
+        assert_eq!(rate(Millis::from_hours(71)), "1/10s");
+        assert_eq!(rate(Millis::MAX), "1/m");
+    }
+
+    #[test]
     fn the_same_seed_tells_the_same_story() {
         let (one, other) = (run(&story(Millis::from_mins(5))).unwrap(), run(&story(Millis::from_mins(5))).unwrap());
         assert_eq!(one.gated.per_second, other.gated.per_second);
@@ -152,7 +237,7 @@ mod tests {
     #[test]
     fn a_story_that_is_too_long_is_refused_with_the_remedy() {
         assert_eq!(run(&story(Millis::from_hours(200))).unwrap_err(), TooMuch::Long);
-        let many = Story { arrivals: "1000/s".parse().unwrap(), ..story(Millis::from_hours(1)) };
+        let many = Story { arrivals: Arrivals::Evenly("1000/s".parse().unwrap()), ..story(Millis::from_hours(1)) };
         assert!(matches!(run(&many), Err(TooMuch::Deliveries(_))));
     }
 }

@@ -5,7 +5,7 @@ use doorstep_core::retry::RetryPolicy;
 use doorstep_core::time::{Millis, Timestamp};
 
 /// The draw in the middle: half of all draws are below.
-const MIDDLE: Jitter = Jitter(1 << 63);
+pub(super) const MIDDLE: Jitter = Jitter(1 << 63);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row {
@@ -64,7 +64,7 @@ mod tests {
     fn the_rows_are_the_policys_own_delays() {
         let policy = RetryPolicy::standard();
         let rows = rows(&policy);
-        assert_eq!(rows.len(), 16);
+        assert_eq!(rows.len(), 200);
         for pair in rows.windows(2) {
             let (before, row) = (pair[0], pair[1]);
             let retry = before.attempt;

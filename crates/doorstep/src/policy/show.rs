@@ -20,6 +20,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// Fewer rows than this are shown though they are alike.
+const ALIKE_MIN: usize = 4;
+
 pub(super) fn run(args: Args) -> Result<(), Failure> {
     let policy = source::read(&args.policy)?;
     let text = if args.json {
@@ -37,16 +40,29 @@ fn as_table(policy: &RetryPolicy, now: OffsetDateTime) -> String {
         "attempt", "after the one before", "after the first", "typically", "begun now (UTC)"
     );
     let mut maybe = false;
-    for row in schedule::rows(policy) {
+    let rows = schedule::rows(policy);
+    let shown = rows.len() - alike_at_the_end(&rows);
+    for row in &rows[..shown] {
         // An attempt that only short waits bring into the window.
         let unsure = row.since_first.most >= window;
         maybe |= unsure;
-        table.push_str(&line(&row, now, if unsure { "  *" } else { "" }));
+        table.push_str(&line(row, now, if unsure { "  *" } else { "" }));
+    }
+    if let Some(last) = rows.last().filter(|_| shown < rows.len()) {
+        let (first, wait) = (shown + 1, range(last.wait));
+        table.push_str(&format!("{first:>7}… {wait:<20}  the same until the window of {window} ends\n"));
     }
     if maybe {
         table.push_str(&format!("\n* only if that is within the window of {window}\n"));
     }
     table
+}
+
+/// So many rows at the end only repeat the waits of the one before them, and say nothing new.
+fn alike_at_the_end(rows: &[Row]) -> usize {
+    let alike = rows.iter().rev().zip(rows.iter().rev().skip(1)).take_while(|(row, before)| row.wait == before.wait);
+    let n = alike.count();
+    if n >= ALIKE_MIN { n } else { 0 }
 }
 
 fn line(row: &Row, now: OffsetDateTime, mark: &str) -> String {
@@ -97,10 +113,19 @@ mod tests {
         assert_eq!(lines[1].split_whitespace().collect::<Vec<_>>(), ["1", "at", "once", "Thu", "00:00:00"]);
         let third: Vec<&str> = lines[3].split_whitespace().collect();
         assert_eq!(third, ["3", "1s..2s", "2s..3s", "2.5s", "Thu", "00:00:02"]);
-        let last: Vec<&str> = lines[16].split_whitespace().collect();
-        assert_eq!(last[..2], ["16", "1s..10s"]);
-        assert_eq!(last.last(), Some(&"*"), "sixteen attempts fit into a minute only with short waits");
-        assert!(table.ends_with("* only if that is within the window of 1m\n"), "{table}");
+        assert_eq!(lines[6].split_whitespace().collect::<Vec<_>>()[..2], ["6", "1s..10s"]);
+        let rest = lines[7].trim_start();
+        assert_eq!(rest, "7… 1s..10s               the same until the window of 1m ends");
+        assert_eq!(lines.len(), 8, "{table}");
+    }
+
+    #[test]
+    fn attempts_that_only_short_waits_bring_into_the_window_are_marked() {
+        let policy = r#"{"strategy":"schedule","delays_ms":[1000,40000,2000],"window_ms":40000}"#;
+        let table = as_table(&source::read(policy).unwrap(), OffsetDateTime::UNIX_EPOCH);
+        let third = table.lines().nth(3).unwrap();
+        assert!(third.trim_start().starts_with("3 ") && third.ends_with('*'), "{table}");
+        assert!(table.ends_with("* only if that is within the window of 40s\n"), "{table}");
     }
 
     #[test]
@@ -108,7 +133,8 @@ mod tests {
         let shown = as_json(&RetryPolicy::standard());
         assert_eq!(shown["policy"]["cap_ms"], 3_600_000);
         assert_eq!(shown["attempts"][1]["wait_ms"]["most"], 30_000);
-        assert_eq!(shown["attempts"][15]["attempt"], 16);
         assert_eq!(shown["attempts"][15]["certain"], true);
+        assert_eq!(shown["attempts"][199]["attempt"], 200);
+        assert_eq!(shown["attempts"][199]["certain"], false);
     }
 }

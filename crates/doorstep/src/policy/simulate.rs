@@ -9,7 +9,7 @@ use doorstep_core::retry::PolicySpec;
 use doorstep_core::time::Millis;
 use serde_json::{Value, json};
 
-use super::recovery::{self, Curve, Recovery, Story};
+use super::recovery::{self, Arrivals, Curve, Recovery, Story};
 use super::timeline::{self, End, Life};
 use super::{source, svg, terminal};
 use crate::failure::{Exit, Failure};
@@ -24,9 +24,9 @@ pub(crate) struct Args {
     /// How long the receiver is down
     #[arg(long, value_name = "SPAN", value_parser = read_outage, default_value = "2h")]
     outage: Millis,
-    /// How many new deliveries come
-    #[arg(long, value_name = "N/SPAN", default_value = "10/s")]
-    rate: Rate,
+    /// How many new deliveries come [default: 10/s, or fewer if that is too many to simulate]
+    #[arg(long, value_name = "N/SPAN")]
+    rate: Option<Rate>,
     /// How many the receiver can take; it answers 503 to more
     #[arg(long, value_name = "N/SPAN", default_value = "50/s")]
     capacity: Rate,
@@ -50,18 +50,21 @@ pub(super) struct Simulation {
     pub(super) story: Story,
     pub(super) lives: Vec<Life>,
     pub(super) recovery: Recovery,
+    /// How so many deliveries fare that nothing comes after.
+    pub(super) alone: Vec<(u64, Curve)>,
 }
 
 /// So many deliveries' lives are drawn: enough to see what chance does.
 const LIVES: usize = 5;
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let after = args.after.unwrap_or(args.outage);
     let story = Story {
         policy: source::read(&args.policy)?,
-        arrivals: args.rate,
+        arrivals: Arrivals::Evenly(args.rate.unwrap_or_else(|| recovery::usual_rate(args.outage, after))),
         capacity: args.capacity,
         outage: args.outage,
-        after: args.after.unwrap_or(args.outage),
+        after,
         seed: args.seed,
     };
     let simulation = simulate(story).map_err(|too_much| Failure::new(Exit::Usage, too_much))?;
@@ -75,7 +78,8 @@ pub(super) fn simulate(story: Story) -> Result<Simulation, recovery::TooMuch> {
     let mut dice = SeededDice::new(story.seed);
     let lives = (0..LIVES).map(|_| timeline::live(&story.policy, story.outage, || dice.roll())).collect();
     let recovery = recovery::run(&story)?;
-    Ok(Simulation { story, lives, recovery })
+    let alone = recovery::alone(&story);
+    Ok(Simulation { story, lives, recovery, alone })
 }
 
 fn read_outage(text: &str) -> Result<Millis, String> {
@@ -86,7 +90,7 @@ fn read_outage(text: &str) -> Result<Millis, String> {
 }
 
 fn as_json(simulation: &Simulation) -> Value {
-    let Simulation { story, lives, recovery } = simulation;
+    let Simulation { story, lives, recovery, alone } = simulation;
     let life = |life: &Life| {
         json!({
             "attempts_ms": life.attempts,
@@ -105,6 +109,16 @@ fn as_json(simulation: &Simulation) -> Value {
             "drained_after_ms": curve.drained_after,
         })
     };
+    let few = |(n, curve): &(u64, Curve)| {
+        json!({
+            "deliveries": n,
+            "delivered": curve.delivered,
+            "dead": curve.dead,
+            "requests_during_outage": curve.in_vain,
+            "attempts_charged_max": curve.attempts_max,
+            "drained_after_ms": curve.drained_after,
+        })
+    };
     json!({
         "policy": PolicySpec::from(story.policy.clone()),
         "arrivals": story.arrivals.to_string(),
@@ -114,6 +128,7 @@ fn as_json(simulation: &Simulation) -> Value {
         "lasts_ms": story.lasts(),
         "seed": story.seed,
         "deliveries": lives.iter().map(life).collect::<Vec<_>>(),
+        "alone": alone.iter().map(few).collect::<Vec<_>>(),
         "with_gate": curve(&recovery.gated),
         "plain_retries": curve(&recovery.plain),
     })

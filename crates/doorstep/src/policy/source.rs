@@ -35,7 +35,7 @@ mod tests {
         fs::write(file.path(), "\n{\"strategy\": \"fixed\", \"base_ms\": 5000}\n").unwrap();
         let at = format!("@{}", file.path().display());
         for (given, max_attempts) in
-            [("standard", 16), ("\"patient\"", 32), (r#"{"strategy":"fixed","max_attempts":3}"#, 3), (&at, 16)]
+            [("standard", 200), ("\"patient\"", 200), (r#"{"strategy":"fixed","max_attempts":3}"#, 3), (&at, 200)]
         {
             assert_eq!(read(given).unwrap().max_attempts(), max_attempts, "{given}");
         }

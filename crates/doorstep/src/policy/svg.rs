@@ -171,13 +171,13 @@ mod tests {
     use doorstep_core::retry::RetryPolicy;
 
     use super::*;
-    use crate::policy::recovery::Story;
+    use crate::policy::recovery::{Arrivals, Story};
     use crate::policy::simulate::simulate;
 
     fn picture(policy: RetryPolicy) -> (Simulation, String) {
         let story = Story {
             policy,
-            arrivals: "5/s".parse().unwrap(),
+            arrivals: Arrivals::Evenly("5/s".parse().unwrap()),
             capacity: "20/s".parse().unwrap(),
             outage: Millis::from_mins(5),
             after: Millis::from_mins(5),

@@ -18,8 +18,9 @@ const LABEL: usize = 8;
 const ROWS: usize = 6;
 
 pub(super) fn draw(simulation: &Simulation) -> String {
-    let Simulation { story, lives, recovery } = simulation;
+    let Simulation { story, lives, recovery, alone } = simulation;
     let mut text = lifelines(story.outage, lives);
+    text.push_str(&few(alone));
     let column = Millis::from_secs((story.lasts().0 / COLUMNS as u64).div_ceil(1_000));
     // Writing into a String cannot fail.
     let _ = writeln!(
@@ -134,6 +135,25 @@ fn axis(outage: std::ops::Range<Millis>, lasts: Millis, marks: &[(&str, Millis)]
     format!("{:LABEL$}{line}\n{:LABEL$}{labels}\n", "", "")
 }
 
+/// How a few deliveries fare that nothing comes after.
+fn few(alone: &[(u64, Curve)]) -> String {
+    let mut text = format!(
+        "\nDeliveries that are created when the outage begins, with no others after them, behind the gate.\n\
+         A probe costs no attempt.\n\n\
+         {:>10}  {:>9}  {:>4}  {:>22}  {:>21}  {}\n",
+        "deliveries", "delivered", "dead", "requests in the outage", "most attempts charged", "all ended"
+    );
+    for (n, curve) in alone {
+        let ended = match curve.drained_after {
+            Some(Millis::ZERO) | None => "in the outage".to_owned(),
+            Some(after) => format!("{after} after it"),
+        };
+        let Curve { delivered, dead, in_vain, attempts_max, .. } = curve;
+        let _ = writeln!(text, "{n:>10}  {delivered:>9}  {dead:>4}  {in_vain:>22}  {attempts_max:>21}  {ended}");
+    }
+    text
+}
+
 fn figures(story: &Story, gated: &Curve, plain: &Curve) -> String {
     let drained = |curve: &Curve| match curve.drained_after {
         Some(after) => format!("after {after}"),
@@ -156,6 +176,7 @@ fn figures(story: &Story, gated: &Curve, plain: &Curve) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::recovery::Arrivals;
     use crate::policy::{simulate, source};
 
     #[test]
@@ -163,7 +184,7 @@ mod tests {
         for (policy, outage) in [("standard", Millis::from_mins(10)), ("brief", Millis::from_mins(5))] {
             let story = Story {
                 policy: source::read(policy).unwrap(),
-                arrivals: "10/s".parse().unwrap(),
+                arrivals: Arrivals::Evenly("10/s".parse().unwrap()),
                 capacity: "50/s".parse().unwrap(),
                 outage,
                 after: outage,
@@ -181,7 +202,7 @@ mod tests {
     fn the_page_shows_what_the_command_prints() {
         let page = include_str!("../../../../docs/reference/policies.md");
         let (policy, outage) = (source::read("standard").unwrap(), Millis::from_mins(30));
-        let (arrivals, capacity) = ("10/s".parse().unwrap(), "50/s".parse().unwrap());
+        let (arrivals, capacity) = (Arrivals::Evenly("10/s".parse().unwrap()), "50/s".parse().unwrap());
         let story = Story { policy, arrivals, capacity, outage, after: outage, seed: 1 };
         for line in draw(&simulate::simulate(story).unwrap()).lines().filter(|line| !line.is_empty()) {
             assert!(page.lines().any(|on_page| on_page == format!("    {line}")), "not on the page:\n    {line}");

@@ -2,7 +2,7 @@
 
 use doorstep_core::dice::Jitter;
 use doorstep_core::outcome::Outcome;
-use doorstep_core::retry::{DeadReason, Decision, Progress, RetryPolicy};
+use doorstep_core::retry::{Charge, DeadReason, Decision, Progress, RetryPolicy};
 use doorstep_core::time::{Millis, Timestamp};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(super) fn live(policy: &RetryPolicy, outage: Millis, mut draw: impl FnMut() 
             return Life { attempts, end: End::Delivered };
         }
         let failed = Outcome::Failed { status: 503, wait: None };
-        match policy.next(&failed, &progress, now, draw()) {
+        match policy.next(&failed, &progress, Charge::Attempt, now, draw()) {
             Decision::RetryAt(at) => {
                 (progress.attempts, progress.last_delay) = (progress.attempts + 1, at.since(now));
                 now = at;
@@ -54,17 +54,17 @@ mod tests {
     use crate::policy::schedule;
 
     #[test]
-    fn attempts_come_when_the_schedule_says() {
+    fn attempts_come_when_the_schedule_says_until_the_attempts_or_the_window_end() {
         let policy = RetryPolicy::standard();
         let rows = schedule::rows(&policy);
-        for (draw, at) in [
-            (Jitter::LOWEST, (|row| row.since_first.least) as fn(&schedule::Row) -> Millis),
-            (Jitter::HIGHEST, |row| row.since_first.most),
-        ] {
-            let life = live(&policy, Millis::MAX, || draw);
-            assert_eq!(life.attempts, rows.iter().map(at).collect::<Vec<_>>());
-            assert_eq!(life.end, End::Dead(DeadReason::Exhausted));
-        }
+        let shortest = live(&policy, Millis::MAX, || Jitter::LOWEST);
+        assert_eq!(shortest.attempts, rows.iter().map(|row| row.since_first.least).collect::<Vec<_>>());
+        assert_eq!(shortest.end, End::Dead(DeadReason::Exhausted));
+        let longest = live(&policy, Millis::MAX, || Jitter::HIGHEST);
+        let within = rows.iter().map(|row| row.since_first.most).take_while(|at| *at < policy.window());
+        let last = policy.window() - Millis::from_secs(1);
+        assert_eq!(longest.attempts, within.chain([last]).collect::<Vec<_>>(), "the last wait is cut");
+        assert_eq!(longest.end, End::Dead(DeadReason::Expired));
     }
 
     #[test]

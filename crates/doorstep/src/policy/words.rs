@@ -3,7 +3,7 @@
 use doorstep_core::retry::{CustomPolicy, JitterKind, PolicySpec, RetryPolicy, StrategyName};
 use doorstep_core::time::Millis;
 
-use super::schedule::{self, Row};
+use super::{schedule, timeline};
 
 pub(super) fn describe(policy: &RetryPolicy) -> String {
     let waits = match PolicySpec::from(policy.clone()) {
@@ -12,8 +12,8 @@ pub(super) fn describe(policy: &RetryPolicy) -> String {
     };
     let (attempts, window) = (policy.max_attempts(), schedule::window(policy));
     let budget = format!(
-        "A delivery ends after {attempts} attempts or {window}, whichever comes first. Waiting behind a throttle, a breaker or a pause \
-         costs no attempts, but time."
+        "A delivery ends after {window} or {attempts} attempts, whichever comes first. Probes, and waiting behind a throttle, a breaker \
+         or a pause, cost no attempts, but time."
     );
     format!("{waits}\n{budget}\n{}\n", last(policy))
 }
@@ -42,15 +42,9 @@ fn waits(policy: &CustomPolicy) -> String {
 }
 
 fn last(policy: &RetryPolicy) -> String {
-    let window = schedule::window(policy);
-    let rows = schedule::rows(policy);
-    let last_within = |at: fn(&Row) -> Millis| rows.iter().map(at).rfind(|at| *at < window).unwrap_or_default();
-    // With longer waits fewer attempts may fit into the window: the latest last attempt need not be the row's.
-    let least = last_within(|row| row.since_first.least);
-    let typical = last_within(|row| row.since_first.typical);
-    let most = last_within(|row| row.since_first.most);
-    let (least, most) = (least.min(most).min(typical), least.max(most).max(typical));
-    format!("If all of them fail, the last attempt comes {least} to {most} after the first, typically after {typical}.")
+    let life = timeline::live(policy, Millis::MAX, || schedule::MIDDLE);
+    let (n, at) = (life.attempts.len(), life.ended_at());
+    format!("If all of them fail, there are typically {n} attempts, the last one {at} after the first.")
 }
 
 #[cfg(test)]
@@ -66,7 +60,8 @@ mod tests {
                 "patient",
                 "Waits are 1m, 2m, 4m, 8m, 15m, 30m, 1h, 2h, 4h, 8h, 16h, 1d, the last one again and again; each",
             ),
-            ("patient", "after 32 attempts or 5d, whichever"),
+            ("patient", "ends after 5d or 200 attempts, whichever"),
+            ("patient", "the last one 4d23h after the first."),
             (
                 r#"{"strategy":"fixed","base_ms":60000,"jitter":"none"}"#,
                 "Every wait is 1m; there is no chance in them.",

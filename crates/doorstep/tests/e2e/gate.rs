@@ -81,6 +81,41 @@ fn a_throttle_survives_a_restart_and_can_be_cleared() {
 }
 
 #[test]
+fn a_503_that_says_for_how_long_holds_the_whole_destination_and_is_no_throttle() {
+    const AWAY: &[u8] = b"HTTP/1.1 503 Away\r\nretry-after: 3600\r\ncontent-length: 0\r\n\r\n";
+    let receiver = Receiver::answering(move |peer, request| {
+        use std::io::Write;
+        let first = request.header("x-delivery-attempt") == Some("1") && request.header("x-event-type") == Some("away");
+        peer.write_all(if first { AWAY } else { crate::support::OK })
+    });
+    let home = Home::new();
+    let server = Server::start(&home);
+    let mut client = server.client();
+    let tenant = client.tenant();
+    let settings = json!({"policy": every(50, 5)});
+    let destination = text(&client.destination(&tenant, &receiver.url("/"), settings), "id");
+    let refused = client.event(&tenant, json!({"type": "away"}));
+    client.delivery_when(&destination, &refused, "settled", |delivery| delivery["request_count"] == 1);
+    let later = client.event(&tenant, json!({"type": "new"}));
+    server.kill();
+
+    let server = Server::start(&home);
+    let mut client = server.client();
+    let shown = client.destination_in(&destination, "throttled");
+    assert_eq!((&shown["throttle_reason"], &shown["throttle_count"]), (&json!("maintenance"), &json!(0)));
+    for event in [&refused, &later] {
+        let waiting = client.delivery_waiting(&destination, event, "throttle");
+        assert_eq!(waiting["until"], shown["throttled_until"], "retries and new events wait alike: {waiting}");
+    }
+    client.tell(&destination, "probe");
+    assert_eq!(receiver.requests.len(), 1, "nothing else was sent");
+    client.tell(&destination, "clear-throttle");
+    for event in [&refused, &later] {
+        client.delivery_in(&destination, event, "delivered");
+    }
+}
+
+#[test]
 fn ten_failures_in_a_row_open_the_breaker_and_a_probe_closes_it() {
     let home = Home::new();
     let (server, down) = (Server::start(&home), Listener::start(&["--status", "500"]));
@@ -99,7 +134,12 @@ fn ten_failures_in_a_row_open_the_breaker_and_a_probe_closes_it() {
 
     // Still down: exactly one probe, and it stays open.
     client.tell(&destination, "probe");
-    down.records.wait_for(sent + 1);
+    let probed = down.records.wait_for(sent + 1).pop().unwrap();
+    let probed = client.delivery_when(&destination, probed["event_id"].as_str().unwrap(), "settled", |delivery| {
+        delivery["request_count"].as_u64() == probed["attempt"].as_u64()
+    });
+    let counts = (probed["attempt_count"].as_u64().unwrap(), probed["request_count"].as_u64().unwrap());
+    assert_eq!(counts.0 + 1, counts.1, "a probe costs no attempt: {probed}");
     let again = client.destination_in(&destination, "failing");
     assert_ne!(again["next_probe_at"], failing["next_probe_at"]);
     assert_eq!(down.records.len(), sent + 1);

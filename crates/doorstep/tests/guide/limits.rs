@@ -165,7 +165,7 @@ fn destinations_are_bounded_as_the_page_says() {
     says(part, "attempts", &[count(standard.max_attempts()), count(retry::ATTEMPTS_MAX)]);
     says(part, "attempts with ambiguous answers", &[count(retry::AMBIGUOUS_MAX)]);
     says(part, "time for all attempts", &[millis(standard.window()), millis(retry::WINDOW_MAX)]);
-    says(part, "a wait that a receiver asks for", &[millis(gate.wait_max)]);
+    says(part, "a wait that a receiver asks for, with 429 or 503 for its whole destination", &[millis(gate.wait_max)]);
     let failures =
         [count(breaker.failures_in_row), format!("{} %", breaker.failure_percent), count(breaker.requests_min)];
     says(part, "failures that trip the breaker", &failures);

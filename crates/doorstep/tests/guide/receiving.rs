@@ -283,6 +283,6 @@ fn the_schedule_is_that_of_the_policy() {
     }
     let standard = RetryPolicy::standard();
     let days = standard.window().0 / 86_400_000;
-    let ends = format!("It ends after {} attempts or {days} days", standard.max_attempts());
+    let ends = format!("It ends after {days} days or {} attempts", standard.max_attempts());
     assert!(part.contains(&ends), "{ends}");
 }

@@ -102,3 +102,87 @@ fn a_person_can_clear_a_throttle() {
     bench.gate.clear_throttle(&bench.limits, bench.now);
     bench.pass(Millis(1)).send(OK);
 }
+
+fn unavailable(secs: impl Into<Option<u64>>) -> Outcome {
+    Outcome::Failed { status: 503, wait: secs.into().map(Millis::from_secs) }
+}
+
+#[test]
+fn maintenance_holds_the_whole_destination_and_is_no_throttle() {
+    let mut bench = Bench::new();
+    let changes = bench.send(unavailable(600));
+    let until = bench.now + Millis::from_secs(600);
+    let reason = ThrottleReason::Maintenance;
+    assert_eq!(changes, [GateChange::Throttled { until, reason, consecutive: 0 }]);
+    assert_eq!(bench.held(), Hold::until(Why::Throttle, until));
+    assert_eq!(bench.gate.status(bench.now), GateStatus::Throttled);
+    assert_eq!(bench.gate.state().throttle.reason(), Some(reason));
+    bench.gate = Gate::restore(serde_json::from_str(&serde_json::to_string(bench.gate.state()).unwrap()).unwrap());
+    assert_eq!(bench.wait_out().until, Some(until), "it survives a restart");
+    bench.send(refusal(None));
+    assert_eq!(throttled_for(&bench), Millis::from_secs(60), "the first throttle, since the maintenance was none");
+    assert_eq!(bench.gate.state().throttle.consecutive(), 1);
+}
+
+#[test]
+fn only_a_503_that_says_for_how_long_is_maintenance() {
+    for outcome in [
+        unavailable(None),
+        unavailable(0),
+        Outcome::Failed { status: 500, wait: Some(Millis::from_secs(60)) },
+        Outcome::Failed { status: 502, wait: Some(Millis::from_secs(60)) },
+    ] {
+        let mut bench = Bench::new();
+        assert_eq!(bench.send(outcome), [], "{outcome:?}");
+        assert_eq!(bench.gate.hold(&bench.limits, bench.now), None, "{outcome:?}");
+    }
+}
+
+#[test]
+fn maintenance_holds_probes_too_and_counts_for_the_breaker() {
+    let mut bench = Bench::new();
+    let permits = bench.admit_all();
+    assert_eq!(permits.len(), 10);
+    for permit in permits {
+        bench.settle(permit, unavailable(3_600));
+    }
+    assert!(bench.gate.state().breaker.is_tripped(), "ten failures in a row");
+    let until = bench.now + Millis::from_hours(1);
+    bench.gate.force_probe(bench.now);
+    assert_eq!(bench.held(), Hold::until(Why::Throttle, until), "not even by force");
+    bench.gate.clear_throttle(&bench.limits, bench.now);
+    bench.pass(Millis::from_secs(1));
+    assert!(bench.admit().is_probe(), "the hand that clears throttles clears it");
+}
+
+#[test]
+fn maintenance_is_honoured_up_to_the_cap_and_a_shorter_one_never_cuts_a_longer_one() {
+    let mut bench = Bench::new();
+    let (first, second) = (bench.admit(), bench.admit());
+    bench.settle(first, unavailable(10 * 24 * 3_600));
+    assert_eq!(throttled_for(&bench), Millis::from_hours(24));
+    assert_eq!(bench.settle(second, unavailable(5)), []);
+    assert_eq!(throttled_for(&bench), Millis::from_hours(24));
+}
+
+#[test]
+fn after_a_long_maintenance_comes_a_ramp_and_after_a_short_one_none() {
+    let admitted_after = |secs| {
+        let mut bench = Bench::new();
+        bench.send(unavailable(secs));
+        bench.wait_out();
+        bench.admit_all().len()
+    };
+    assert_eq!(admitted_after(60), 1);
+    assert_eq!(admitted_after(5), 5, "half of the ten, since a 503 narrows");
+}
+
+#[test]
+fn the_operator_sets_how_long_a_silent_throttle_lasts() {
+    let mut bench = Bench::new();
+    bench.limits.throttle_waits = [2, 7].map(Millis::from_secs).to_vec();
+    for secs in [2, 7, 7] {
+        bench.send_when_allowed(refusal(None));
+        assert_eq!(throttled_for(&bench), Millis::from_secs(secs));
+    }
+}

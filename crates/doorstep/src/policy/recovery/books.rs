@@ -16,6 +16,8 @@ pub(in crate::policy) struct Curve {
     pub(in crate::policy) refused: u64,
     pub(in crate::policy) delivered: u64,
     pub(in crate::policy) dead: u64,
+    /// The most attempts that any one delivery was charged.
+    pub(in crate::policy) attempts_max: u32,
     /// The fullest second after the outage.
     pub(in crate::policy) peak_after: u32,
     /// How long after the outage nothing was left of what had gathered; `None`: not within the story.
@@ -70,8 +72,9 @@ impl<'a> Books<'a> {
         Outcome::Accepted { quota_spent_for: None }
     }
 
-    /// Delivery number `seq` ended.
-    pub(super) fn ended(&mut self, seq: u64, delivered: bool, now: Timestamp) {
+    /// Delivery number `seq` ended, and was charged so many attempts.
+    pub(super) fn ended(&mut self, seq: u64, delivered: bool, attempts: u32, now: Timestamp) {
+        self.curve.attempts_max = self.curve.attempts_max.max(attempts);
         if delivered {
             self.curve.delivered += 1;
         } else {

@@ -115,15 +115,15 @@ impl Sender<'_> {
     }
 
     fn settle(&mut self, settlement: Settlement, now: Timestamp) {
-        let seq = settlement.delivery.seq;
+        let (seq, attempts) = (settlement.delivery.seq, settlement.delivery.progress.attempts);
         match settlement.decision {
             Decision::Delivered => {
                 self.store.take(seq);
-                self.books.ended(seq, true, now);
+                self.books.ended(seq, true, attempts, now);
             }
             Decision::Dead(_) => {
                 self.store.take(seq);
-                self.books.ended(seq, false, now);
+                self.books.ended(seq, false, attempts, now);
             }
             Decision::RetryAt(_) | Decision::Requeue => {
                 self.store.take(seq);

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use doorstep_core::dice::{Dice, SeededDice};
-use doorstep_core::retry::{Decision, Progress};
+use doorstep_core::retry::{Charge, Decision, Progress};
 use doorstep_core::time::{Millis, Timestamp};
 
 use super::{ANSWERS_AFTER, Books, Curve, REQUESTS_MAX, Story};
@@ -44,9 +44,9 @@ pub(super) fn run(story: &Story) -> Option<Curve> {
         });
         let outcome = books.answer(now);
         let heard_at = now + ANSWERS_AFTER;
-        match story.policy.next(&outcome, &progress, heard_at, dice.roll()) {
-            Decision::Delivered => books.ended(seq, true, heard_at),
-            Decision::Dead(_) => books.ended(seq, false, heard_at),
+        match story.policy.next(&outcome, &progress, Charge::Attempt, heard_at, dice.roll()) {
+            Decision::Delivered => books.ended(seq, true, progress.attempts, heard_at),
+            Decision::Dead(_) => books.ended(seq, false, progress.attempts, heard_at),
             Decision::RetryAt(at) => {
                 (progress.attempts, progress.last_delay) = (progress.attempts + 1, at.since(heard_at));
                 waiting.insert(seq, progress);
