@@ -13,6 +13,7 @@ use crate::ingest_rate::IngestRate;
 use crate::outcome::StatusOverrides;
 use crate::output::link::LinkKey;
 use crate::output::{Format, PayloadMode};
+use crate::quota::OwnQuota;
 use crate::retry::RetryPolicy;
 use crate::route::Subscription;
 use crate::signature::ExtraStyle;
@@ -29,6 +30,9 @@ pub struct Tenant {
     /// How fast its producers may send, if it has a limit of its own.
     #[serde(default)]
     pub ingest_rate: Option<IngestRate>,
+    /// How much it may take of the store, where that differs from the operator's limits.
+    #[serde(default, skip_serializing_if = "OwnQuota::is_none")]
+    pub quota: OwnQuota,
     pub created_at: Timestamp,
     /// Counts the changes, for `ETag` and `If-Match`.
     #[serde(default = "first")]

@@ -38,6 +38,7 @@ pub mod event_type;
 pub mod destination;
 pub mod consent;
 pub mod ingest_rate;
+pub mod quota;
 pub mod attempt;
 pub mod reach;
 pub mod api_key;

@@ -31,6 +31,7 @@ use crate::gate::GateState;
 use crate::id::{DeliveryId, DestinationId, EventId, KeyId, SessionId, TenantId};
 use crate::outcome::Class;
 use crate::portal::PortalSession;
+use crate::quota::{QuotaExceeded, Usage};
 use crate::reach::Reach;
 use crate::retry::{DeadReason, Decision};
 use crate::route::EventType;
@@ -84,6 +85,9 @@ pub trait Store: Send + Sync {
     /// Deliveries that fit a filter, newest first.
     fn deliveries(&self, reach: Reach, filter: DeliveryFilter, page: Page) -> Reply<'_, Vec<DeliverySummary>>;
 
+    /// What a tenant takes of the store; nothing if it is out of reach.
+    fn usage(&self, reach: Reach, tenant_id: TenantId) -> Reply<'_, Usage>;
+
     /// How much each of these destinations has queued, and since when.
     fn backlogs(&self, reach: Reach, ids: Vec<DestinationId>) -> Reply<'_, Vec<Backlog>>;
 
@@ -109,9 +113,11 @@ pub trait Store: Send + Sync {
 /// One change. All of a batch or none.
 #[derive(Clone, Debug)]
 pub enum Write {
-    /// Deliveries to destinations that are not there (any more) are not made.
+    /// Deliveries to destinations that are not there (any more) are not made. Refused if it would take more than its tenant may have; one
+    /// that was accepted before is answered as before, whatever its tenant has.
     Accept(Box<NewEvent>),
-    /// Shared: whoever has to write it for certain keeps it until it is written.
+    /// Shared: whoever has to write it for certain keeps it until it is written. Of an attempt that would take more than its tenant may
+    /// have, neither headers nor body are kept.
     Settle(Arc<Settled>),
     /// Refused if there is no such destination.
     SaveGate {
@@ -151,8 +157,8 @@ pub enum Write {
         of_tenant_max: usize,
     },
     /// Takes it away with everything that is queued for it: from now on none of that is seen, sent or counted, and what is
-    /// left on disk goes with the purges that follow. What has ended stays until it is purged. The ID is not used again: a new
-    /// destination with it is refused.
+    /// left on disk goes with the purges that follow. What has ended stays until it is purged. For as long as [`Ages::idle`] says,
+    /// a new destination with its ID is refused.
     RemoveDestination {
         destination_id: DestinationId,
     },
@@ -252,6 +258,8 @@ pub enum Refusal {
     AlreadyEnded,
     #[error("the tenant has {max} destinations already, and may not have more")]
     TooManyDestinations { max: usize },
+    #[error(transparent)]
+    QuotaExceeded(QuotaExceeded),
     #[error(
         "the filters of this tenant could take {units} units of work for one event, and {units_max} are allowed: up to {searches} \
          values are searched for with `contains` in one field of up to {payload_max} bytes; use fewer of them, or `eq`, `in`, `prefix` or `suffix`"
@@ -485,6 +493,9 @@ pub struct Ages {
     pub audit: Timestamp,
     /// Portal sessions that were over before this.
     pub sessions: Timestamp,
+    /// Ordering keys that were last used on an earlier day than this, and that nothing is queued for: their sequence numbers begin anew when they are
+    /// used again. Removed destinations whose ID may be forgotten.
+    pub idle: Timestamp,
 }
 
 /// How many of each kind were forgotten. As many as the limit: there may be more.
@@ -498,8 +509,10 @@ pub struct Purged {
     pub audit: usize,
     /// Keys and portal sessions.
     pub access: usize,
-    /// Of removed destinations: what was queued for them, and their ordering keys.
+    /// Of removed destinations: what was queued for them, their ordering keys, and in the end that they were there.
     pub removed: usize,
+    /// Ordering keys that were looked at, because they had not been used for long. Those that are still needed stay.
+    pub keys: usize,
     /// The deliveries that may go from now on.
     pub available: Vec<Delivery>,
 }
@@ -507,8 +520,8 @@ pub struct Purged {
 impl Purged {
     /// Whether there may be more to forget.
     pub fn is_full(&self, limit: usize) -> bool {
-        let Self { delivered, dead, attempts, events, activity, audit, access, removed, .. } = *self;
-        [delivered, dead, attempts, events, activity, audit, access, removed].contains(&limit)
+        let Self { delivered, dead, attempts, events, activity, audit, access, removed, keys, .. } = *self;
+        [delivered, dead, attempts, events, activity, audit, access, removed, keys].contains(&limit)
     }
 }
 

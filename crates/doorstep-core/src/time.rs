@@ -25,6 +25,11 @@ impl Timestamp {
         self.0.div_euclid(1_000)
     }
 
+    /// Whole days since the epoch, rounded down.
+    pub const fn day(self) -> i64 {
+        self.0.div_euclid(86_400_000)
+    }
+
     /// How long it is from `earlier` until `self`; zero if `earlier` is the later one.
     pub fn since(self, earlier: Self) -> Millis {
         Millis(u64::try_from(i128::from(self.0) - i128::from(earlier.0)).unwrap_or(0))

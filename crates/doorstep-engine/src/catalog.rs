@@ -192,6 +192,7 @@ fn behind<K: Ord + Copy, V>(all: &BTreeMap<K, Arc<V>>, after: Option<K>, limit: 
 
 #[cfg(test)]
 mod tests {
+    use doorstep_core::quota::OwnQuota;
     use doorstep_core::time::Timestamp;
     use doorstep_store::conformance::samples::{DST, a_consent, destination};
 
@@ -229,7 +230,17 @@ mod tests {
             let created_at = Timestamp(0);
             let weight = u32::try_from(version).unwrap();
             let name = String::new();
-            catalog.put_tenant(Tenant { id, name, contact_email: None, weight, ingest_rate: None, created_at, version })
+            let tenant = Tenant {
+                id,
+                name,
+                contact_email: None,
+                weight,
+                ingest_rate: None,
+                quota: OwnQuota::default(),
+                created_at,
+                version,
+            };
+            catalog.put_tenant(tenant)
         };
         for (version, weight) in [(1, 1), (3, 3), (2, 3), (4, 4)] {
             assert_eq!(put(version).version, version, "whoever made it is shown what they made");

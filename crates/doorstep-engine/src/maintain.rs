@@ -63,6 +63,8 @@ impl Retention {
             audit: now - self.audit,
             // One that is over is good for nothing: what was done in it is in the audit log.
             sessions: now,
+            // By then everything that carries the key's sequence numbers was removed too.
+            idle: now - self.delivered.max(self.dead).max(self.events),
         }
     }
 }

@@ -39,6 +39,7 @@ pub use ask::ASK_TIMEOUT_MAX;
 pub use body::BODY_BYTES_MAX;
 pub use connection::{BYTES_PER_REQUEST_MAX_HTTP2, HEAD_BYTES_MAX, HEAD_BYTES_MAX_HTTP2, INTERIM_BYTES_MAX};
 pub use pool::PoolLimits;
+pub use prepared::HEADER_BYTES_KEPT;
 pub use tls::{CERTIFICATES_MAX, PEM_BYTES_MAX, Roots, TlsFault};
 
 use body::Kept;

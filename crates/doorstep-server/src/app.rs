@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use doorstep_core::engine::{Engine, News};
 use doorstep_core::ingest_rate::IngestRate;
+use doorstep_core::quota::Quota;
 use doorstep_core::reach::Reach;
 use doorstep_core::store::{Reply, Store, StoreError};
 use tokio::sync::{broadcast, watch};
@@ -33,6 +34,8 @@ pub struct Limits {
     pub strict_event_types: bool,
     /// How fast the producers of a tenant may send that has no limit of its own (G12).
     pub ingest_rate: Option<IngestRate>,
+    /// What a tenant may take of the store that has no quota of its own (G12). The store keeps to it; here it is shown.
+    pub quota: Quota,
     /// How long a client may take to send a body.
     pub body_within: Duration,
     /// Clients that watch the stream at the same time.
@@ -46,6 +49,7 @@ impl Default for Limits {
             batch_bytes_max: 8 * 1024 * 1024,
             strict_event_types: false,
             ingest_rate: None,
+            quota: Quota::UNLIMITED,
             body_within: Duration::from_secs(30),
             watchers_max: 256,
         }

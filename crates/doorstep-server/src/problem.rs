@@ -4,6 +4,7 @@ pub(crate) mod code;
 
 use axum::response::{IntoResponse, Response};
 use doorstep_core::engine::EngineFault;
+use doorstep_core::quota::{QuotaExceeded, Resource};
 use doorstep_core::store::{Refusal, StoreError};
 use doorstep_core::time::Millis;
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -19,6 +20,7 @@ const ERRORS_MAX: usize = 20;
 /// A producer that is told to come back does so after this many seconds.
 const BUSY_FOR: u32 = 1;
 const STORE_AWAY_FOR: u32 = 5;
+const QUOTA_FOR: u32 = 60;
 
 /// An answer that says no.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -40,18 +42,25 @@ pub(crate) struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u32>,
     #[serde(flatten)]
-    #[schema(value_type = OverRate)]
-    over_rate: Option<Box<OverRate>>,
+    #[schema(value_type = Violated)]
+    violated: Option<Box<Violated>>,
 }
 
-/// What is said to a producer that sends too fast, in the words of draft-ietf-httpapi-ratelimit-headers.
+/// What a producer is told that sends too fast or too much, in the words of draft-ietf-httpapi-ratelimit-headers.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct OverRate {
+pub(crate) struct Violated {
+    /// `ingest` for the rate; `queued_deliveries` or `stored_bytes` for what the tenant may have of them.
     #[serde(rename = "violated-policies")]
     #[schema(required = false)]
     violated_policies: [&'static str; 1],
+    /// What the tenant may have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u64>,
+    /// What it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    used: Option<u64>,
     #[serde(skip)]
-    standing: Standing,
+    standing: Option<Standing>,
 }
 
 /// What is wrong at one place of the request.
@@ -79,7 +88,7 @@ impl Problem {
             code,
             errors: Vec::new(),
             retry_after: None,
-            over_rate: None,
+            violated: None,
         }
     }
 
@@ -136,10 +145,35 @@ impl Problem {
     pub(crate) fn over_rate(standing: Standing, wait: Millis) -> Self {
         let after = whole_seconds(wait);
         let detail = format!("the tenant's events come faster than its ingest rate allows: try again in {after} s");
+        Self::quota(
+            detail,
+            after,
+            Violated { violated_policies: [RATE_POLICY], limit: None, used: None, standing: Some(standing) },
+        )
+    }
+
+    /// A tenant has as much as it may.
+    fn over_quota(exceeded: QuotaExceeded) -> Self {
+        let QuotaExceeded { what, limit, used } = exceeded;
+        let (policy, remedy) = match what {
+            Resource::QueuedDeliveries => (
+                "queued_deliveries",
+                "wait until some are delivered, or pause or remove what is not delivered to any more",
+            ),
+            Resource::StoredBytes => {
+                ("stored_bytes", "wait until old events are removed, or keep them for a shorter time")
+            }
+        };
+        let detail = format!("{exceeded}: {remedy}; the operator can raise the tenant's `quota.{policy}`");
+        let violated = Violated { violated_policies: [policy], limit: Some(limit), used: Some(used), standing: None };
+        Self::quota(detail, QUOTA_FOR, violated)
+    }
+
+    fn quota(detail: String, retry_after: u32, violated: Violated) -> Self {
         Self {
             r#type: "https://iana.org/assignments/http-problem-types#quota-exceeded".into(),
-            retry_after: Some(after),
-            over_rate: Some(Box::new(OverRate { violated_policies: [RATE_POLICY], standing })),
+            retry_after: Some(retry_after),
+            violated: Some(Box::new(violated)),
             ..Self::new(Code::QuotaExceeded, detail)
         }
     }
@@ -176,6 +210,7 @@ impl Problem {
                      to raise `destinations_per_tenant_max`"
                 ),
             ),
+            Refusal::QuotaExceeded(exceeded) => Self::over_quota(exceeded),
             Refusal::FilterTooCostly { .. } => Self::invalid_at("/filter", refusal),
             Refusal::AlreadyEnded => Self::new(Code::AlreadyEnded, "it has already been delivered or abandoned"),
         }
@@ -281,8 +316,8 @@ impl IntoResponse for Problem {
         if let Some(after) = self.retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from(after));
         }
-        if let Some(over) = &self.over_rate {
-            over.standing.tell(headers);
+        if let Some(standing) = self.violated.as_ref().and_then(|violated| violated.standing) {
+            standing.tell(headers);
         }
         if self.status() == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -311,6 +346,21 @@ mod tests {
         for problem in later {
             let code = problem.code;
             assert!(problem.into_response().headers().contains_key(RETRY_AFTER), "{code:?}");
+        }
+    }
+
+    #[test]
+    fn a_tenant_over_its_quota_is_told_of_what_and_how_much() {
+        for (what, policy) in
+            [(Resource::QueuedDeliveries, "queued_deliveries"), (Resource::StoredBytes, "stored_bytes")]
+        {
+            let problem = Problem::from(Refusal::QuotaExceeded(QuotaExceeded { what, limit: 10, used: 12 }));
+            let told = serde_json::to_value(&problem).unwrap();
+            assert_eq!((&told["status"], &told["code"]), (&429.into(), &"quota_exceeded".into()));
+            assert_eq!((&told["limit"], &told["used"]), (&10.into(), &12.into()));
+            assert_eq!(told["violated-policies"], serde_json::json!([policy]));
+            assert!(problem.detail.starts_with(&format!("the tenant has 12 {what}, and 10 are allowed")), "{told}");
+            assert!(problem.into_response().headers().contains_key(RETRY_AFTER));
         }
     }
 

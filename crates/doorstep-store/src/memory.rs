@@ -16,6 +16,7 @@ use doorstep_core::event::{Event, KeyDigest, NewEvent};
 use doorstep_core::event_type::RegisteredType;
 use doorstep_core::gate::GateState;
 use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
+use doorstep_core::quota::{ATTEMPT_BYTES, DELIVERY_BYTES, Quota, Usage};
 use doorstep_core::retry::{DeadReason, Decision, Progress};
 use doorstep_core::route::EventType;
 use doorstep_core::store::{EventSummary, Refusal, Settled, Tally, Write, Written};
@@ -32,8 +33,8 @@ pub struct Memory {
     tenants: BTreeMap<TenantId, Tenant>,
     event_types: BTreeMap<EventType, RegisteredType>,
     destinations: BTreeMap<DestinationId, (Destination, GateState)>,
-    /// Those that were taken away, and what has not been swept up after them.
-    removed: BTreeMap<DestinationId, VecDeque<Leftover>>,
+    /// Those that were taken away, when, and what has not been swept up after them.
+    removed: BTreeMap<DestinationId, (Timestamp, VecDeque<Leftover>)>,
     events: BTreeMap<u64, Accepted>,
     event_seqs: BTreeMap<(TenantId, EventId), u64>,
     /// The keys that events were accepted with.
@@ -48,7 +49,8 @@ pub struct Memory {
     /// Per key, those that are unfinished or hold the key though they are dead; the first may go.
     keys: BTreeMap<(DestinationId, Arc<str>), Key>,
     /// In the order in which they were written.
-    attempts: VecDeque<(DeliveryId, Attempt)>,
+    attempts: VecDeque<KeptAttempt>,
+    usages: BTreeMap<TenantId, Usage>,
     minutes: BTreeMap<(Timestamp, DestinationId), Tally>,
     last_event_seq: u64,
     last_seq: u64,
@@ -75,10 +77,21 @@ enum Leftover {
     Key,
 }
 
+#[derive(Debug)]
+struct KeptAttempt {
+    of: DeliveryId,
+    attempt: Attempt,
+    tenant_id: Option<TenantId>,
+    /// What it counts towards its tenant's quota.
+    stored_bytes: u64,
+}
+
 #[derive(Debug, Default)]
 struct Key {
     queue: VecDeque<DeliveryId>,
     last_sequence: u64,
+    /// The day on which it was last used.
+    used_day: i64,
 }
 
 #[derive(Clone, Debug)]
@@ -119,7 +132,7 @@ impl Memory {
             Write::PutDestination(destination) => self.put_destination(*destination),
             Write::Consented { destination_id, consent } => self.consented(destination_id, *consent),
             Write::AddDestination { destination, of_tenant_max } => self.add_destination(*destination, of_tenant_max),
-            Write::RemoveDestination { destination_id } => self.remove_destination(destination_id),
+            Write::RemoveDestination { destination_id } => self.remove_destination(destination_id, now),
             Write::ByHand(by_hand) => self.by_hand(*by_hand, now),
             Write::PutApiKey(key) => self.access.put_key(*key),
             Write::ChangeApiKey(key) => self.access.change_key(*key, now),
@@ -147,7 +160,7 @@ impl Memory {
         for accepted in self.events.values_mut().filter(|accepted| accepted.event.tenant_id == tenant_id) {
             accepted.erased = true;
         }
-        for (of, attempt) in &mut self.attempts {
+        for KeptAttempt { of, attempt, .. } in &mut self.attempts {
             let event = self.rows.get(of).and_then(|row| self.events.get(&row.delivery.event_seq));
             if event.is_some_and(|accepted| accepted.event.tenant_id == tenant_id) {
                 *attempt = attempt.clone().without_captured();
@@ -174,6 +187,14 @@ impl Memory {
         }
         deliveries.retain(|new| self.destinations.contains_key(&new.destination_id));
         let n_deliveries = deliveries.len();
+        let added = Usage {
+            queued_deliveries: n_deliveries as u64,
+            stored_bytes: event.stored_bytes() + DELIVERY_BYTES * n_deliveries as u64,
+        };
+        if let Some(exceeded) = self.quota_of(event.tenant_id).exceeded_by(self.usage_of(event.tenant_id), added) {
+            return Written::Refused(Refusal::QuotaExceeded(exceeded));
+        }
+        self.usages.entry(event.tenant_id).or_default().stored_bytes += added.stored_bytes;
         self.last_event_seq += 1;
         self.event_seqs.insert(name, self.last_event_seq);
         self.event_keys.extend(key.map(|key| ((event.tenant_id, key), self.last_event_seq)));
@@ -193,7 +214,8 @@ impl Memory {
                 ordering: key.map(|key| self.next_slot(new.destination_id, key)),
             };
             let row = Row { delivery, behind: false, end: None, ended_at: None, last_status: None, note: None };
-            available.extend(self.line_up(row));
+            self.add_queued(row.delivery.destination_id, 1);
+            available.extend(self.line_up(row, now));
         }
         self.events.insert(self.last_event_seq, Accepted { event: Arc::new(event), n_deliveries, erased: false });
         Written::Accepted { deliveries: n_deliveries, duplicate: false, available }
@@ -213,13 +235,14 @@ impl Memory {
 
     /// Queues an unfinished delivery: in the place that it holds among those of its key, or else behind them. Returns it
     /// if it may go.
-    fn line_up(&mut self, mut row: Row) -> Option<Delivery> {
+    fn line_up(&mut self, mut row: Row, now: Timestamp) -> Option<Delivery> {
         let delivery = row.delivery.clone();
-        row.behind = self.queue_of(&delivery).is_some_and(|queue| {
-            if !queue.contains(&delivery.id) {
-                queue.push_back(delivery.id);
+        row.behind = self.key_of(&delivery).is_some_and(|key| {
+            if !key.queue.contains(&delivery.id) {
+                key.queue.push_back(delivery.id);
+                key.used_day = now.day();
             }
-            queue.front() != Some(&delivery.id)
+            key.queue.front() != Some(&delivery.id)
         });
         self.give_ups.insert(give_up_key(&delivery));
         if !row.behind {
@@ -230,9 +253,50 @@ impl Memory {
         (!behind).then_some(delivery)
     }
 
-    fn queue_of(&mut self, delivery: &Delivery) -> Option<&mut VecDeque<DeliveryId>> {
+    fn key_of(&mut self, delivery: &Delivery) -> Option<&mut Key> {
         let slot = delivery.ordering.as_ref()?;
-        Some(&mut self.keys.entry((delivery.destination_id, Arc::clone(&slot.key))).or_default().queue)
+        Some(self.keys.entry((delivery.destination_id, Arc::clone(&slot.key))).or_default())
+    }
+
+    fn quota_of(&self, tenant_id: TenantId) -> Quota {
+        Quota::UNLIMITED.with(self.tenants.get(&tenant_id).map(|tenant| tenant.quota).unwrap_or_default())
+    }
+
+    fn usage_of(&self, tenant_id: TenantId) -> Usage {
+        self.usages.get(&tenant_id).copied().unwrap_or_default()
+    }
+
+    fn add_queued(&mut self, id: DestinationId, n: i64) {
+        if let Some(tenant_id) = self.tenant_of(id) {
+            let queued = &mut self.usages.entry(tenant_id).or_default().queued_deliveries;
+            *queued = queued.checked_add_signed(n).expect("what is queued was counted");
+        }
+    }
+
+    fn free_bytes(&mut self, tenant_id: TenantId, n: u64) {
+        let stored = &mut self.usages.entry(tenant_id).or_default().stored_bytes;
+        *stored = stored.checked_sub(n).expect("what is stored was counted");
+    }
+
+    /// One delivery of this event is not kept any more.
+    fn free_delivery(&mut self, event_seq: u64) {
+        if let Some(tenant_id) = self.events.get(&event_seq).map(|accepted| accepted.event.tenant_id) {
+            self.free_bytes(tenant_id, DELIVERY_BYTES);
+        }
+    }
+
+    /// Keeps an attempt, without what was said if there is no room for it, or if the payload was erased.
+    fn keep_attempt(&mut self, delivery: &Delivery, attempt: Attempt) {
+        let tenant_id = self.tenant_of(delivery.destination_id);
+        let erased = self.events.get(&delivery.event_seq).is_some_and(|accepted| accepted.erased);
+        let added = Usage { stored_bytes: attempt.stored_bytes(), ..Usage::default() };
+        let is_full = tenant_id.is_some_and(|id| self.quota_of(id).exceeded_by(self.usage_of(id), added).is_some());
+        let (attempt, stored_bytes) =
+            if erased || is_full { (attempt.without_captured(), ATTEMPT_BYTES) } else { (attempt, added.stored_bytes) };
+        if let Some(tenant_id) = tenant_id {
+            self.usages.entry(tenant_id).or_default().stored_bytes += stored_bytes;
+        }
+        self.attempts.push_back(KeptAttempt { of: delivery.id, attempt, tenant_id, stored_bytes });
     }
 
     /// Writes what came of a delivery, and returns the one that its key lets go now. A delivery that is finished already,
@@ -247,13 +311,11 @@ impl Memory {
         self.count(row.delivery.destination_id, settlement.settled_at, &tally);
         if let Some(attempt) = attempt {
             row.last_status = status_of(&attempt);
-            let erased = self.events.get(&row.delivery.event_seq).is_some_and(|accepted| accepted.erased);
-            let attempt = if erased { attempt.without_captured() } else { attempt };
-            self.attempts.push_back((row.delivery.id, attempt));
+            self.keep_attempt(&row.delivery, attempt);
         }
         match settlement.decision {
             Decision::RetryAt(_) | Decision::Requeue => {
-                self.line_up(row);
+                self.line_up(row, settlement.settled_at);
                 None
             }
             Decision::Delivered => self.end(row, End::Delivered, settlement.settled_at, settlement.releases_key),
@@ -271,6 +333,9 @@ impl Memory {
     }
 
     fn end(&mut self, mut row: Row, end: End, now: Timestamp, releases_key: bool) -> Option<Delivery> {
+        if row.end.is_none() {
+            self.add_queued(row.delivery.destination_id, -1);
+        }
         (row.behind, row.end, row.ended_at) = (false, Some(end), Some(now));
         let delivery = row.delivery.clone();
         self.rows.insert(delivery.id, row);
@@ -280,7 +345,8 @@ impl Memory {
     /// Takes a delivery out of its key's queue. If it came first there, the next one may go, unless that is dead and holds
     /// the key itself.
     fn release(&mut self, delivery: &Delivery) -> Option<Delivery> {
-        let queue = self.queue_of(delivery)?;
+        let slot = delivery.ordering.as_ref()?;
+        let queue = &mut self.keys.get_mut(&(delivery.destination_id, Arc::clone(&slot.key)))?.queue;
         let first = queue.front() == Some(&delivery.id);
         queue.retain(|id| *id != delivery.id);
         let next = queue.front().copied().filter(|_| first)?;
@@ -306,7 +372,8 @@ impl Memory {
         let mut row = Row { end: None, ended_at: None, note: None, ..row.clone() };
         row.delivery.due_at = now;
         row.delivery.progress = Progress { attempts: 0, ambiguous: 0, last_delay: Millis::ZERO, give_up_at };
-        Written::Revived { available: self.line_up(row).into_iter().collect() }
+        self.add_queued(row.delivery.destination_id, 1);
+        Written::Revived { available: self.line_up(row, now).into_iter().collect() }
     }
 
     fn abandon(&mut self, id: DeliveryId, note: String, now: Timestamp) -> Written {
@@ -392,10 +459,12 @@ impl Memory {
         Written::Saved
     }
 
-    fn remove_destination(&mut self, destination_id: DestinationId) -> Written {
-        if self.destinations.remove(&destination_id).is_none() {
+    fn remove_destination(&mut self, destination_id: DestinationId, now: Timestamp) -> Written {
+        if !self.destinations.contains_key(&destination_id) {
             return Written::Refused(Refusal::NotFound);
         }
+        self.add_queued(destination_id, -self.backlog(destination_id).queued.cast_signed());
+        self.destinations.remove(&destination_id);
         // In the order in which they are swept up: those that may go, as they are due, then those behind them.
         let due: Vec<_> = self.due.extract_if(.., |(id, _, _), _| *id == destination_id).collect();
         let keys: Vec<_> = self.keys.extract_if(.., |(id, _), _| *id == destination_id).collect();
@@ -410,7 +479,7 @@ impl Memory {
             }
         }
         left.extend(keys.iter().map(|_| Leftover::Key));
-        self.removed.insert(destination_id, left);
+        self.removed.insert(destination_id, (now, left));
         Written::Saved
     }
 }

@@ -31,6 +31,7 @@ mod type_match;
 mod activity;
 mod purge;
 mod sweep;
+mod usage;
 mod row;
 mod seal;
 mod payload;
@@ -51,6 +52,7 @@ use doorstep_core::event::Event;
 use doorstep_core::event_type::RegisteredType;
 use doorstep_core::id::{DeliveryId, DestinationId, EventId, KeyId, SessionId, TenantId};
 use doorstep_core::portal::PortalSession;
+use doorstep_core::quota::Usage;
 use doorstep_core::reach::Reach;
 use doorstep_core::route::EventType;
 use doorstep_core::store::{
@@ -153,6 +155,13 @@ impl Store for SqliteStore {
         self.for_people.search(self.search_max, move |snapshot| {
             let Some(filter) = filter.within(reach) else { return Ok(Vec::new()) };
             list::deliveries(snapshot, &filter, page)
+        })
+    }
+
+    fn usage(&self, reach: Reach, tenant_id: TenantId) -> Reply<'_, Usage> {
+        self.for_people.search(self.search_max, move |snapshot| match reach.covers(tenant_id) {
+            true => usage::usage_of(snapshot, tenant_id),
+            false => Ok(Usage::default()),
         })
     }
 

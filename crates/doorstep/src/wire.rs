@@ -1,12 +1,14 @@
 //! The parts, put together: store, engine and API.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use doorstep_core::id::AttemptId;
 use doorstep_core::ingest_rate::IngestRate;
+use doorstep_core::quota::Quota;
 use doorstep_core::scheduler::SchedulerLimits;
 use doorstep_core::sender::Sender as SenderSeam;
 use doorstep_core::store::Store;
@@ -53,7 +55,8 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAd
     let directory = DataDir::take(&config.data_dir)?;
     let keys = master_key::keyring(config.master_key.as_ref().map(|key| &key.0), &directory)?;
     let keys = keys.sealing_payloads(config.encrypt_payloads);
-    let store: Arc<dyn Store> = Arc::new(directory.open(keys, &SqliteLimits::default())?);
+    let quota = quota(config);
+    let store: Arc<dyn Store> = Arc::new(directory.open(keys, &SqliteLimits { quota, ..SqliteLimits::default() })?);
     let clock = Clock::start();
     let no_chance = "the machine gives no random numbers";
     let ids = Arc::new(Ids::new().context(no_chance)?);
@@ -102,6 +105,7 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAd
         watchers_max: config.watchers_max,
         ingest_rate: config.ingest_per_second.map(|n| IngestRate { per_second: n, burst: n }),
         strict_event_types: config.strict_event_types,
+        quota,
         ..Limits::default()
     };
     let place = Place {
@@ -160,6 +164,27 @@ fn interfaces() -> Vec<IpAddr> {
 #[cfg(not(unix))]
 fn interfaces() -> Vec<IpAddr> {
     Vec::new()
+}
+
+/// What each tenant may take of the store. Without a configured limit, nobody can fill more than half of the disk.
+fn quota(config: &Config) -> Quota {
+    let limit = |n: u64| Some(n).filter(|n| *n > 0);
+    let stored_bytes = config.stored_bytes_per_tenant_max.or_else(|| disk_bytes(&config.data_dir).map(|all| all / 2));
+    Quota { queued_deliveries: limit(config.queued_per_tenant_max), stored_bytes: stored_bytes.and_then(limit) }
+}
+
+#[cfg(unix)]
+fn disk_bytes(directory: &Path) -> Option<u64> {
+    let disk = nix::sys::statvfs::statvfs(directory).inspect_err(|fault| {
+        tracing::warn!(error = %fault, "cannot tell the size of the data directory's disk: tenants have no limit on stored bytes unless one is configured");
+    });
+    let bytes = disk.ok().map(|disk| u128::from(disk.blocks()) * u128::from(disk.fragment_size()))?;
+    u64::try_from(bytes).ok()
+}
+
+#[cfg(not(unix))]
+fn disk_bytes(_directory: &Path) -> Option<u64> {
+    None
 }
 
 fn retention(config: &Config) -> Retention {

@@ -25,6 +25,9 @@ use super::pool::Origin;
 use super::tls::Tls;
 use super::{Request, SendFault};
 
+/// So many bytes are kept of an attempt's request headers, and as many of its response headers; those that come later are left out.
+pub const HEADER_BYTES_KEPT: usize = 8 * 1024;
+
 /// So many destinations are kept prepared. One more, and all are prepared anew when they are next used.
 const PREPARED_MAX: usize = 16_384;
 
@@ -258,12 +261,21 @@ pub(super) fn shown_answer(headers: &HeaderMap) -> Vec<(String, String)> {
     shown(headers, custom_headers::is_sensitive)
 }
 
+/// In their order, as long as they fit into what is kept.
 fn shown(headers: &HeaderMap, hidden: impl Fn(&str) -> bool) -> Vec<(String, String)> {
     let text = |name: &str, value: &HeaderValue| match hidden(name) {
         true => MASK.to_owned(),
         false => text_of(value.as_bytes()),
     };
-    headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(name.as_str(), value))).collect()
+    let mut room = HEADER_BYTES_KEPT;
+    let mut shown = Vec::with_capacity(headers.len());
+    for (name, value) in headers {
+        let header = (name.as_str().to_owned(), text(name.as_str(), value));
+        let Some(left) = room.checked_sub(header.0.len() + header.1.len()) else { break };
+        room = left;
+        shown.push(header);
+    }
+    shown
 }
 
 /// Nearly all is text, and to make sure of that is much faster than to look for what is not.
@@ -274,6 +286,21 @@ fn text_of(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn headers_are_kept_in_their_order_as_far_as_there_is_room() {
+        let mut headers = HeaderMap::new();
+        for n in 0..100 {
+            headers.append("x-long", HeaderValue::try_from(format!("{n:0>500}")).unwrap());
+        }
+        let kept = shown_answer(&headers);
+        let bytes: usize = kept.iter().map(|(name, value)| name.len() + value.len()).sum();
+        assert!(bytes <= HEADER_BYTES_KEPT && HEADER_BYTES_KEPT - bytes < 506, "{bytes}");
+        assert!(kept.iter().enumerate().all(|(n, (_, value))| *value == format!("{n:0>500}")));
+        headers.clear();
+        headers.insert("x-longest", HeaderValue::try_from("x".repeat(60_000)).unwrap());
+        assert_eq!(shown_answer(&headers), []);
+    }
 
     #[test]
     fn a_destinations_own_headers_do_not_show_themselves() {

@@ -13,6 +13,7 @@ use doorstep_core::event::{Event, NewEvent};
 use doorstep_core::event_type::RegisteredType;
 use doorstep_core::id::{DeliveryId, DestinationId, EventId, KeyId, SessionId, TenantId};
 use doorstep_core::portal::PortalSession;
+use doorstep_core::quota::Usage;
 use doorstep_core::reach::Reach;
 use doorstep_core::route::EventType;
 use doorstep_core::store::{
@@ -136,6 +137,10 @@ impl Store for Troubled {
 
     fn deliveries(&self, reach: Reach, filter: DeliveryFilter, page: Page) -> Reply<'_, Vec<DeliverySummary>> {
         self.store.deliveries(reach, filter, page)
+    }
+
+    fn usage(&self, reach: Reach, tenant_id: TenantId) -> Reply<'_, Usage> {
+        self.store.usage(reach, tenant_id)
     }
 
     fn backlogs(&self, reach: Reach, ids: Vec<DestinationId>) -> Reply<'_, Vec<Backlog>> {

@@ -22,6 +22,7 @@ use doorstep_core::gate::GateLimits;
 use doorstep_core::id::{AttemptId, DestinationId, EventId, TenantId};
 use doorstep_core::outcome::StatusOverrides;
 use doorstep_core::output::{Format, PayloadMode};
+use doorstep_core::quota::OwnQuota;
 use doorstep_core::reach::Reach;
 use doorstep_core::route::Subscription;
 use doorstep_core::scheduler::{Hand, SchedulerLimits};
@@ -122,6 +123,7 @@ impl Engine {
             contact_email: None,
             weight: 1,
             ingest_rate: None,
+            quota: OwnQuota::default(),
             created_at: Timestamp(0),
             version: 1,
         };

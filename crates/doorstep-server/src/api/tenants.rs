@@ -8,6 +8,7 @@ use doorstep_core::audit::Action;
 use doorstep_core::destination::Tenant;
 use doorstep_core::id::TenantId;
 use doorstep_core::ingest_rate::IngestRate;
+use doorstep_core::quota::OwnQuota;
 use http::header::LOCATION;
 use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -35,9 +36,15 @@ const EMAIL_CHARS_MAX: usize = 254;
 const WEIGHT_MAX: u32 = 1_000;
 /// Events a second, and at once.
 const RATE_MAX: u32 = 1_000_000;
+/// Of a tenant's quota: as much as JSON's numbers hold everywhere.
+const QUOTA_MAX: u64 = (1 << 53) - 1;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get, change)).routes(routes!(erase_payloads))
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(get, change))
+        .routes(routes!(usage))
+        .routes(routes!(erase_payloads))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -55,6 +62,10 @@ pub(crate) struct NewTenant {
     #[serde(default, deserialize_with = "object::field")]
     #[schema(value_type = Option<RateBody>)]
     ingest_rate: Field<RateBody>,
+    /// How much it may take of the store. What is not given is as the configuration says.
+    #[serde(default, deserialize_with = "object::field")]
+    #[schema(value_type = Option<QuotaBody>)]
+    quota: Field<QuotaBody>,
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -71,6 +82,30 @@ pub(crate) struct TenantChange {
     #[serde(default, deserialize_with = "object::field")]
     #[schema(value_type = Option<RateBody>)]
     ingest_rate: Field<RateBody>,
+    /// How much it may take of the store, in place of what it had; `null`: as the configuration says.
+    #[serde(default, deserialize_with = "object::field")]
+    #[schema(value_type = Option<QuotaBody>)]
+    quota: Field<QuotaBody>,
+}
+
+/// 0 is no limit; what is not given is as the configuration says.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct QuotaBody {
+    /// Deliveries that have not ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 9_007_199_254_740_991_u64)]
+    queued_deliveries: Option<u64>,
+    /// Bytes of events and attempts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 9_007_199_254_740_991_u64)]
+    stored_bytes: Option<u64>,
+}
+
+impl QuotaBody {
+    fn read(self) -> OwnQuota {
+        OwnQuota { queued_deliveries: self.queued_deliveries, stored_bytes: self.stored_bytes }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, ToSchema)]
@@ -100,7 +135,28 @@ pub(crate) struct TenantView {
     weight: u32,
     #[schema(required)]
     ingest_rate: Option<RateBody>,
+    #[schema(required)]
+    quota: Option<QuotaBody>,
     created_at: When,
+}
+
+/// What a tenant takes of the store, and what it may.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct UsageView {
+    #[schema(value_type = shape::TenantId)]
+    tenant_id: TenantId,
+    /// Deliveries that have not ended.
+    queued_deliveries: Used,
+    /// Bytes of events with their deliveries, and of attempts.
+    stored_bytes: Used,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Used {
+    used: u64,
+    /// `null`: any number.
+    #[schema(required)]
+    limit: Option<u64>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -122,9 +178,11 @@ pub(crate) struct TenantList {
 
 impl TenantView {
     fn of(tenant: &Tenant) -> Self {
-        let Tenant { id, name, contact_email, weight, ingest_rate, created_at, version: _ } = tenant.clone();
+        let Tenant { id, name, contact_email, weight, ingest_rate, quota, created_at, version: _ } = tenant.clone();
+        let OwnQuota { queued_deliveries, stored_bytes } = quota;
+        let quota = (!quota.is_none()).then_some(QuotaBody { queued_deliveries, stored_bytes });
         let ingest_rate = ingest_rate.map(|rate| RateBody { per_second: rate.per_second, burst: Some(rate.burst) });
-        Self { id, name, contact_email, weight, ingest_rate, created_at: When(created_at) }
+        Self { id, name, contact_email, weight, ingest_rate, quota, created_at: When(created_at) }
     }
 }
 
@@ -140,6 +198,10 @@ async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<New
         ingest_rate: match new.ingest_rate {
             Field::Absent | Field::Null => None,
             Field::Given(rate) => Some(rate.read()),
+        },
+        quota: match new.quota {
+            Field::Absent | Field::Null => OwnQuota::default(),
+            Field::Given(quota) => quota.read(),
         },
         created_at: app.engine.now(),
         version: 1,
@@ -200,10 +262,33 @@ async fn change(
         Field::Null => tenant.ingest_rate = None,
         Field::Given(rate) => tenant.ingest_rate = Some(rate.read()),
     }
+    match change.quota {
+        Field::Absent => {}
+        Field::Null => tenant.quota = OwnQuota::default(),
+        Field::Given(quota) => tenant.quota = quota.read(),
+    }
     check(&tenant)?;
     let changes = (&told(&before), &told(&tenant));
     let mandate = caller.mandate(&app, Action::TenantUpdate, Some(id), id, changes);
     Ok(shown(&*app.engine.put_tenant(mandate, tenant).await??))
+}
+
+/// How much of the store a tenant takes, and how much it may
+#[utoipa::path(get, path = "/v1/tenants/{id}/usage", tag = "tenants", params(("id" = shape::TenantId, Path)),
+    responses((status = 200, body = UsageView)))]
+async fn usage(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Id(id): Id<TenantId>,
+) -> Result<axum::Json<UsageView>, Problem> {
+    let tenant = known(&app, &caller, id)?;
+    let quota = app.limits.quota.with(tenant.quota);
+    let usage = app.find(caller.reach, |store, reach| store.usage(reach, id)).await?;
+    Ok(axum::Json(UsageView {
+        tenant_id: id,
+        queued_deliveries: Used { used: usage.queued_deliveries, limit: quota.queued_deliveries },
+        stored_bytes: Used { used: usage.stored_bytes, limit: quota.stored_bytes },
+    }))
 }
 
 /// Erase the payloads of all its events so far
@@ -259,6 +344,12 @@ fn check(tenant: &Tenant) -> Result<(), Problem> {
     if !(1..=WEIGHT_MAX).contains(&tenant.weight) {
         let given = tenant.weight;
         faults.push(FieldFault::new("/weight", format!("must be between 1 and {WEIGHT_MAX}, but is {given}")));
+    }
+    let OwnQuota { queued_deliveries, stored_bytes } = tenant.quota;
+    for (at, n) in [("/quota/queued_deliveries", queued_deliveries), ("/quota/stored_bytes", stored_bytes)] {
+        if n.is_some_and(|n| n > QUOTA_MAX) {
+            faults.push(FieldFault::new(at, format!("must be at most {QUOTA_MAX}; 0 is no limit")));
+        }
     }
     if let Some(rate) = tenant.ingest_rate {
         for (at, n) in [("/ingest_rate/per_second", rate.per_second), ("/ingest_rate/burst", rate.burst)] {

@@ -26,6 +26,7 @@ pub(crate) const RULES: &[(Method, &str, Need)] = &[
     (Method::POST, "/v1/tenants", OPERATOR),
     (Method::GET, "/v1/tenants/{id}", READ),
     (Method::PATCH, "/v1/tenants/{id}", OPERATOR),
+    (Method::GET, "/v1/tenants/{id}/usage", READ),
     (Method::DELETE, "/v1/tenants/{id}/payloads", OPERATOR),
     (Method::GET, "/v1/destinations", READ),
     (Method::POST, "/v1/destinations", OPERATE),

@@ -30,6 +30,7 @@ const OWN: &[(Method, &str, &[&[Code]])] = &[
     (Method::POST, "/v1/tenants", NOTHING),
     (Method::GET, "/v1/tenants/{id}", NOTHING),
     (Method::PATCH, "/v1/tenants/{id}", NOTHING),
+    (Method::GET, "/v1/tenants/{id}/usage", &[READS]),
     (Method::DELETE, "/v1/tenants/{id}/payloads", &[&[Code::NothingEncrypted]]),
     (Method::GET, "/v1/destinations", &[READS, RUNS]),
     (Method::POST, "/v1/destinations", &[READS, &[Code::NotFound, Code::TooManyDestinations]]),

@@ -110,8 +110,9 @@ codes! {
         "A request with this `Idempotency-Key` said something else: repeat that one exactly, or choose another key.";
     TooBroad "too_broad" UNPROCESSABLE_ENTITY "The search took too long"
         "Narrow it down: to a destination, a tenant, or a shorter time.";
-    QuotaExceeded "quota_exceeded" TOO_MANY_REQUESTS "Too many events"
-        "The tenant's events come faster than its ingest rate allows: try again after `Retry-After`.";
+    QuotaExceeded "quota_exceeded" TOO_MANY_REQUESTS "The quota is exceeded"
+        "The tenant's events come faster than its ingest rate allows, or it has as many queued deliveries or stored bytes as it may: `violated-policies` says which, \
+         `limit` and `used` how much. Try again after `Retry-After`.";
     TooOften "too_often" TOO_MANY_REQUESTS "That is too often"
         "One tenant's destinations are tested, or asked for consent, only so often: try again after `Retry-After`.";
     Internal "internal" INTERNAL_SERVER_ERROR "Something is broken"

@@ -5,6 +5,7 @@ mod catalog;
 mod ends;
 mod lists;
 mod repeated;
+mod quota;
 
 use std::sync::Arc;
 
@@ -35,6 +36,7 @@ pub use access::*;
 pub use catalog::*;
 pub use ends::*;
 pub use lists::*;
+pub use quota::*;
 pub use repeated::*;
 
 pub fn an_event_is_kept_as_it_came(subject: &mut dyn Subject) {
@@ -538,7 +540,7 @@ fn abandon(id: u128) -> Write {
 
 fn ages(at: Timestamp) -> Ages {
     let activity = Timestamp(0).max(Timestamp(at.0 - 60_000));
-    Ages { delivered: at, dead: at, attempts: at, events: at, activity, audit: at, sessions: at }
+    Ages { delivered: at, dead: at, attempts: at, events: at, activity, audit: at, sessions: at, idle: at }
 }
 
 fn ids(deliveries: &[Delivery]) -> Vec<u128> {

@@ -6,11 +6,12 @@ use doorstep_core::api_key::{ApiKey, KeyHash};
 use doorstep_core::attempt::Answer;
 use doorstep_core::audit::{Action, Mandate};
 use doorstep_core::delivery::{BehindDead, Delivery, Ordering, Settlement, Track};
-use doorstep_core::destination::Destination;
+use doorstep_core::destination::{Destination, Tenant};
 use doorstep_core::event::{KeyDigest, NewDelivery, NewEvent};
 use doorstep_core::id::{DeliveryId, DestinationId, KeyId, SessionId, TenantId};
 use doorstep_core::outcome::{Fault, Outcome};
 use doorstep_core::portal::PortalSession;
+use doorstep_core::quota::OwnQuota;
 use doorstep_core::reach::Reach;
 use doorstep_core::retry::{Charge, DeadReason, Decision};
 use doorstep_core::search::read_types;
@@ -70,7 +71,7 @@ enum Change {
     Abandon { nth: usize },
     SaveGate { to: u8 },
     Consented { to: u8, n: u32, late: bool },
-    PutTenant { name: u8, version: u64 },
+    PutTenant { name: u8, version: u64, quota: Option<(u64, u64)> },
     Put { to: u8, version: u64 },
     Add { to: u8, version: u64, max: usize },
     Remove { to: u8 },
@@ -124,7 +125,8 @@ fn plain_change() -> impl Strategy<Value = Change> {
         2 => any::<usize>().prop_map(|nth| Change::Abandon { nth }),
         1 => (0u8..4).prop_map(|to| Change::SaveGate { to }),
         1 => (0u8..4, 0u32..3, prop::bool::weighted(0.2)).prop_map(|(to, n, late)| Change::Consented { to, n, late }),
-        2 => (0u8..3, 0u64..4).prop_map(|(name, version)| Change::PutTenant { name, version }),
+        2 => (0u8..3, 0u64..4, option::of((0u64..12, 0u64..20_000)))
+            .prop_map(|(name, version, quota)| Change::PutTenant { name, version, quota }),
         4 => (0u8..4, 1u64..4).prop_map(|(to, version)| Change::Put { to, version }),
         2 => (0u8..6, 1u64..3, 0usize..4).prop_map(|(to, version, max)| Change::Add { to, version, max }),
         1 => (0u8..4).prop_map(|to| Change::Remove { to }),
@@ -176,8 +178,18 @@ impl Pair {
             Step::Restart => self.subject.restart(),
             Step::Purge { back, limit } => {
                 let at = self.now - Millis(back);
-                let ages =
-                    Ages { delivered: at, dead: at, attempts: at, events: at, activity: at, audit: at, sessions: at };
+                // Days pass for keys while milliseconds do for the rest.
+                let idle = if back % 2 == 0 { at } else { at + Millis::from_hours(24) };
+                let ages = Ages {
+                    delivered: at,
+                    dead: at,
+                    attempts: at,
+                    events: at,
+                    activity: at,
+                    audit: at,
+                    sessions: at,
+                    idle,
+                };
                 both!(self, purge(ages, limit));
             }
             Step::Write(changes) => {
@@ -242,7 +254,11 @@ impl Pair {
                 }
                 Write::Consented { destination_id: to_id(to), consent }
             }
-            Change::PutTenant { name, version } => Write::PutTenant(Box::new(tenant(TenantId(name.into()), version))),
+            Change::PutTenant { name, version, quota } => {
+                let (queued_deliveries, stored_bytes) = quota.unzip();
+                let quota = OwnQuota { queued_deliveries, stored_bytes };
+                Write::PutTenant(Box::new(Tenant { quota, ..tenant(TenantId(name.into()), version) }))
+            }
             Change::Put { to, version } => {
                 let tenant_id = TenantId(u128::from(to % 2));
                 Write::PutDestination(Box::new(Destination { tenant_id, ..destination(to_id(to), version) }))
@@ -334,6 +350,8 @@ impl Pair {
         let (from, until) = (self.now - Millis(100_000), self.now + Millis(1));
         for reach in REACHES {
             both!(self, backlogs(reach, all().collect()));
+            both!(self, usage(reach, TenantId(0)));
+            both!(self, usage(reach, TenantId(1)));
             both!(self, activity(reach, ActivityQuery { destination_id: None, from, until, limit: 9 }));
             both!(
                 self,

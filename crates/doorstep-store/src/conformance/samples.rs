@@ -20,6 +20,7 @@ use doorstep_core::ingest_rate::IngestRate;
 use doorstep_core::outcome::{Outcome, StatusOverrides};
 use doorstep_core::output::{Format, PayloadMode};
 use doorstep_core::portal::{PortalKey, PortalSession};
+use doorstep_core::quota::OwnQuota;
 use doorstep_core::retry::{Charge, DeadReason, Decision, RetryPolicy};
 use doorstep_core::route::Subscription;
 use doorstep_core::signature::ExtraStyle;
@@ -38,6 +39,7 @@ pub fn tenant(id: TenantId, version: u64) -> Tenant {
         contact_email: Some("ops@example.com".to_owned()),
         weight: 3,
         ingest_rate: Some(IngestRate { per_second: 5, burst: 9 }),
+        quota: OwnQuota::default(),
         created_at: NOW,
         version,
     }

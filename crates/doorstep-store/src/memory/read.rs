@@ -9,6 +9,7 @@ use doorstep_core::event::Event;
 use doorstep_core::event_type::RegisteredType;
 use doorstep_core::gate::GateState;
 use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
+use doorstep_core::quota::{DELIVERY_BYTES, Usage};
 use doorstep_core::reach::Reach;
 use doorstep_core::route::EventType;
 use doorstep_core::store::{
@@ -17,7 +18,7 @@ use doorstep_core::store::{
 };
 use doorstep_core::time::Timestamp;
 
-use super::{End, Memory, Row};
+use super::{End, Leftover, Memory, Row};
 use crate::minute::minute_of;
 
 impl Memory {
@@ -105,6 +106,31 @@ impl Memory {
         Backlog { queued: queued().count() as u64, oldest_created_at: oldest.map(|row| self.created_at(row)) }
     }
 
+    pub(super) fn usage(&self, reach: Reach, tenant_id: TenantId) -> Usage {
+        debug_assert_eq!(self.usage_of(tenant_id), self.counted(tenant_id), "what is counted is what is there");
+        if reach.covers(tenant_id) { self.usage_of(tenant_id) } else { Usage::default() }
+    }
+
+    /// The same, counted from all that is there.
+    fn counted(&self, tenant_id: TenantId) -> Usage {
+        let of_event = |seq: u64| self.events.get(&seq).is_some_and(|accepted| accepted.event.tenant_id == tenant_id);
+        let is_queued =
+            |row: &&Row| row.end.is_none() && self.tenant_of(row.delivery.destination_id) == Some(tenant_id);
+        let leftovers = self.removed.values().flat_map(|(_, left)| left).filter(|left| match left {
+            Leftover::Delivery { event_seq } => of_event(*event_seq),
+            Leftover::Key => false,
+        });
+        let deliveries = self.rows().filter(|row| of_event(row.delivery.event_seq)).count() + leftovers.count();
+        let events = self.events.values().filter(|accepted| accepted.event.tenant_id == tenant_id);
+        let attempts = self.attempts.iter().filter(|kept| kept.tenant_id == Some(tenant_id));
+        Usage {
+            queued_deliveries: self.rows().filter(is_queued).count() as u64,
+            stored_bytes: DELIVERY_BYTES * deliveries as u64
+                + events.map(|accepted| accepted.event.stored_bytes()).sum::<u64>()
+                + attempts.map(|kept| kept.stored_bytes).sum::<u64>(),
+        }
+    }
+
     pub(super) fn seen_backlog(&self, reach: Reach, id: DestinationId) -> Backlog {
         if reach != Reach::All && !reach.covers_owner(self.tenant_of(id)) {
             return Backlog::default();
@@ -114,8 +140,8 @@ impl Memory {
 
     pub(super) fn delivery(&self, reach: Reach, id: DeliveryId) -> Option<DeliveryHistory> {
         let summary = Some(self.summary(self.rows.get(&id)?)).filter(|line| reach.covers(line.tenant_id))?;
-        let last = self.attempts.iter().rev().filter(|(of, _)| *of == id).take(ATTEMPTS_TOLD_MAX);
-        let mut attempts: Vec<Attempt> = last.map(|(_, attempt)| attempt.clone()).collect();
+        let last = self.attempts.iter().rev().filter(|kept| kept.of == id).take(ATTEMPTS_TOLD_MAX);
+        let mut attempts: Vec<Attempt> = last.map(|kept| kept.attempt.clone()).collect();
         attempts.reverse();
         Some(DeliveryHistory { summary, attempts })
     }

@@ -11,6 +11,7 @@ use doorstep_core::event::Event;
 use doorstep_core::event_type::RegisteredType;
 use doorstep_core::id::{DeliveryId, DestinationId, EventId, KeyId, SessionId, TenantId};
 use doorstep_core::portal::PortalSession;
+use doorstep_core::quota::Usage;
 use doorstep_core::reach::Reach;
 use doorstep_core::route::EventType;
 use doorstep_core::store::{
@@ -89,6 +90,10 @@ impl Store for MemoryStore {
 
     fn deliveries(&self, reach: Reach, filter: DeliveryFilter, page: Page) -> Reply<'_, Vec<DeliverySummary>> {
         answer(self.lock().deliveries(reach, filter, page))
+    }
+
+    fn usage(&self, reach: Reach, tenant_id: TenantId) -> Reply<'_, Usage> {
+        answer(self.lock().usage(reach, tenant_id))
     }
 
     fn backlogs(&self, reach: Reach, ids: Vec<DestinationId>) -> Reply<'_, Vec<Backlog>> {

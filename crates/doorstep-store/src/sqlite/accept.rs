@@ -5,6 +5,7 @@ use std::sync::Arc;
 use doorstep_core::delivery::{Delivery, OrderingSlot};
 use doorstep_core::event::{Event, KeyDigest, NewDelivery, NewEvent};
 use doorstep_core::id::{DestinationId, EventId, TenantId};
+use doorstep_core::quota::{DELIVERY_BYTES, Usage};
 use doorstep_core::retry::Progress;
 use doorstep_core::store::{EventSummary, NAMESAKES_MAX, Refusal, Written};
 use doorstep_core::time::{Millis, Timestamp};
@@ -19,8 +20,8 @@ use crate::seal::Keyring;
 
 pub(super) const INSERT_EVENT: &str = "
     insert into events (seq, tenant_id, id, event_type, accepted_at, n_deliveries, n_kept, first_seq, content_type, ordering_key,
-        produced_at, schema_version, headers, ttl, traceparent, idempotency_key, payload_key, payload)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+        produced_at, schema_version, headers, ttl, traceparent, idempotency_key, payload_key, payload, stored_bytes)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
     on conflict (id, tenant_id) do nothing";
 
 pub(super) const EVENT_BY_SEQ: &str =
@@ -47,7 +48,7 @@ pub(super) const INSERT_DELIVERY: &str = "
         last_delay, give_up_at, ordering_key, sequence, key_place, last_status)
     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
 
-pub(super) const IS_DESTINATION: &str = "select 1 from destinations where id = ?1";
+pub(super) const IS_DESTINATION: &str = "select tenant_id from destinations where id = ?1";
 
 impl Batch<'_> {
     pub(super) fn accept(&mut self, new: &NewEvent, now: Timestamp) -> Result<Written, Fault> {
@@ -64,17 +65,28 @@ impl Batch<'_> {
                 wanted.push(delivery);
             }
         }
+        let tenant_id = new.event.tenant_id;
+        let added = Usage {
+            queued_deliveries: wanted.len() as u64,
+            stored_bytes: new.event.stored_bytes() + DELIVERY_BYTES * wanted.len() as u64,
+        };
+        if let Some(exceeded) = self.exceeded(tenant_id, added)?
+            && !self.exists(IS_EVENT, params![new.event.id.as_str(), tenant_id.0.to_be_bytes()])?
+        {
+            return Ok(Written::Refused(Refusal::QuotaExceeded(exceeded)));
+        }
         if !self.insert_event(&new.event, new.key, wanted.len())? {
             let differs = if used_for.is_some() { Refusal::KeyReused } else { Refusal::EventDiffers };
             return self.repeated(&new.event, differs);
         }
-        self.note_event(new.event.tenant_id.0, self.counters.event_seq)?;
+        self.add_bytes(tenant_id, added.stored_bytes.cast_signed())?;
+        self.note_event(tenant_id.0, self.counters.event_seq)?;
         let key = new.event.ordering_key.as_ref();
         let mut available = Vec::new();
         for delivery in &wanted {
             available.extend(self.make(delivery, key.filter(|_| delivery.ordered), now)?);
             self.note_owner(delivery.destination_id.0, self.counters.seq)?;
-            self.note_owner(new.event.tenant_id.0, self.counters.seq)?;
+            self.note_owner(tenant_id.0, self.counters.seq)?;
         }
         Ok(Written::Accepted { deliveries: wanted.len(), duplicate: false, available })
     }
@@ -116,6 +128,7 @@ impl Batch<'_> {
                 key.map(|key| key.0.to_be_bytes()),
                 kept.key,
                 kept.payload,
+                event.stored_bytes().cast_signed(),
             ],
         )?;
         if inserted > 0 {
@@ -145,7 +158,7 @@ impl Batch<'_> {
         let (ordering, standing) = match key {
             None => (None, Standing::default()),
             Some(key) => {
-                let (sequence, standing) = self.join_key(new.destination_id, key)?;
+                let (sequence, standing) = self.join_key(new.destination_id, key, now)?;
                 (Some(OrderingSlot { key: Arc::clone(key), sequence }), standing)
             }
         };
@@ -197,15 +210,19 @@ impl Batch<'_> {
                 last_status,
             ],
         )?;
-        self.grow(*destination_id, 1);
-        Ok(())
+        self.grow(*destination_id, 1)
     }
 
     pub(super) fn is_destination(&mut self, id: DestinationId) -> Result<bool, Fault> {
+        Ok(self.tenant_of(id)?.is_some())
+    }
+
+    /// Whose destination it is, if it is there.
+    pub(super) fn tenant_of(&mut self, id: DestinationId) -> Result<Option<TenantId>, Fault> {
         if let Some(known) = self.destinations.get(&id) {
             return Ok(*known);
         }
-        let found = self.exists(IS_DESTINATION, [id.0.to_be_bytes()])?;
+        let found = self.find(IS_DESTINATION, [id.0.to_be_bytes()], |row| Ok(TenantId(row::id(row, 0)?)))?;
         self.destinations.insert(id, found);
         Ok(found)
     }

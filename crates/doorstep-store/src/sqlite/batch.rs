@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use doorstep_core::id::{DestinationId, TenantId};
+use doorstep_core::quota::Quota;
 use doorstep_core::store::{Ages, Purged, StoreError, Tally, Write, Written};
 use doorstep_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, Transaction, TransactionBehavior, params};
@@ -12,6 +13,7 @@ use super::fault::{Fault, told};
 use super::log::Log;
 use super::statements::Statements;
 use super::stretch::Stretches;
+use super::usage::Usages;
 use crate::minute::minute_of;
 use crate::seal::Keyring;
 use crate::seal::payload::TenantKey;
@@ -25,6 +27,7 @@ pub(super) struct Writer {
     stretches: Stretches,
     event_stretches: Stretches,
     tenant_keys: HashMap<TenantId, Arc<TenantKey>>,
+    usages: Usages,
     may_seal: bool,
     log: Log,
     /// A transaction has begun and has come to no end, good or bad.
@@ -40,7 +43,7 @@ pub(super) struct Counters {
 }
 
 impl Writer {
-    pub(super) fn new(connection: Connection, keys: Arc<Keyring>) -> Result<Self, Fault> {
+    pub(super) fn new(connection: Connection, keys: Arc<Keyring>, quota: Quota) -> Result<Self, Fault> {
         let sql = "select last_event_seq, last_seq, last_attempt from counters";
         let counters = connection.query_row(sql, [], |row| {
             Ok(Counters { event_seq: row.get(0)?, seq: row.get(1)?, attempt: row.get(2)? })
@@ -56,6 +59,7 @@ impl Writer {
             stretches: Stretches::default(),
             event_stretches: Stretches::default(),
             tenant_keys: HashMap::new(),
+            usages: Usages::new(quota),
             may_seal,
             log,
             under_way: false,
@@ -97,6 +101,7 @@ impl Writer {
         self.stretches.forget();
         self.event_stretches.forget();
         self.tenant_keys.clear();
+        self.usages.forget();
     }
 
     fn try_transact<A>(&mut self, work: impl FnOnce(&mut Batch<'_>) -> Result<A, Fault>) -> Result<A, Fault> {
@@ -113,6 +118,7 @@ impl Writer {
             stretches: &mut self.stretches,
             event_stretches: &mut self.event_stretches,
             tenant_keys: &mut self.tenant_keys,
+            usages: &mut self.usages,
             may_seal: self.may_seal,
             destinations: HashMap::new(),
             queued: BTreeMap::new(),
@@ -139,10 +145,11 @@ pub(super) struct Batch<'a> {
     pub(super) stretches: &'a mut Stretches,
     pub(super) event_stretches: &'a mut Stretches,
     pub(super) tenant_keys: &'a mut HashMap<TenantId, Arc<TenantKey>>,
+    pub(super) usages: &'a mut Usages,
     /// Events may be sealed: without it, nobody has to look.
     pub(super) may_seal: bool,
-    /// Which of those that were asked for are there.
-    pub(super) destinations: HashMap<DestinationId, bool>,
+    /// Which of those that were asked for are there, and whose they are.
+    pub(super) destinations: HashMap<DestinationId, Option<TenantId>>,
     /// By how much their backlogs have grown.
     pub(super) queued: BTreeMap<DestinationId, i64>,
     minutes: BTreeMap<(Timestamp, DestinationId), Tally>,
@@ -163,7 +170,7 @@ impl Batch<'_> {
             Write::PutDestination(destination) => self.put_destination(&destination),
             Write::Consented { destination_id, consent } => self.consented(destination_id, &consent),
             Write::AddDestination { destination, of_tenant_max } => self.add_destination(&destination, of_tenant_max),
-            Write::RemoveDestination { destination_id } => self.remove_destination(destination_id),
+            Write::RemoveDestination { destination_id } => self.remove_destination(destination_id, now),
             Write::ByHand(by_hand) => self.by_hand(*by_hand, now),
             Write::PutApiKey(key) => self.put_api_key(&key),
             Write::ChangeApiKey(key) => self.change_api_key(*key, now),
@@ -217,8 +224,9 @@ impl Batch<'_> {
         self.minutes.entry((minute_of(at), destination_id)).or_default().add(tally);
     }
 
-    pub(super) fn grow(&mut self, destination_id: DestinationId, by: i64) {
+    pub(super) fn grow(&mut self, destination_id: DestinationId, by: i64) -> Result<(), Fault> {
         *self.queued.entry(destination_id).or_default() += by;
+        self.add_queued(destination_id, by)
     }
 
     fn finish(mut self, before: Counters) -> Result<Counters, Fault> {
@@ -232,6 +240,7 @@ impl Batch<'_> {
         for ((minute, destination_id), tally) in std::mem::take(&mut self.minutes) {
             self.save_minute(minute, destination_id, &tally)?;
         }
+        self.save_usages()?;
         if self.counters != before {
             let Counters { event_seq, seq, attempt } = self.counters;
             self.execute(

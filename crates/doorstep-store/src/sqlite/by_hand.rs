@@ -46,7 +46,7 @@ impl Batch<'_> {
         delivery.due_at = now;
         delivery.progress = Progress { attempts: 0, ambiguous: 0, last_delay: Millis::ZERO, give_up_at };
         self.execute("delete from dead where seq = ?1", [seq])?;
-        let standing = self.rejoin_key(&delivery, dead.held)?;
+        let standing = self.rejoin_key(&delivery, dead.held, now)?;
         self.insert_delivery(&delivery, standing, dead.last_status)?;
         Ok(Written::Revived { available: if standing.behind { Vec::new() } else { vec![delivery] } })
     }

@@ -4,6 +4,7 @@ use doorstep_core::consent::Consent;
 use doorstep_core::destination::{Destination, DestinationSettings, Tenant};
 use doorstep_core::gate::GateState;
 use doorstep_core::id::{DestinationId, TenantId};
+use doorstep_core::quota::DELIVERY_BYTES;
 use doorstep_core::reach::Reach;
 use doorstep_core::store::{Backlog, Refusal, StoredDestination, Written};
 use doorstep_core::time::Timestamp;
@@ -57,7 +58,7 @@ impl Batch<'_> {
         Ok(Written::Saved)
     }
 
-    pub(super) fn put_tenant(&self, tenant: &Tenant) -> Result<Written, Fault> {
+    pub(super) fn put_tenant(&mut self, tenant: &Tenant) -> Result<Written, Fault> {
         match tenant_called(self.sql, tenant.id)?.map(|before| before.version) {
             Some(before) if before.checked_add(1) != Some(tenant.version) => {
                 return Ok(Written::Refused(Refusal::VersionDiffers));
@@ -69,6 +70,7 @@ impl Batch<'_> {
             "insert into tenants (id, settings) values (?1, ?2) on conflict do update set settings = excluded.settings",
             params![tenant.id.0.to_be_bytes(), row::json("a tenant", tenant)?],
         )?;
+        self.forget_quota(tenant.id)?;
         Ok(Written::Saved)
     }
 
@@ -97,7 +99,7 @@ impl Batch<'_> {
                 updated_at.0,
             ],
         )?;
-        self.destinations.insert(*id, true);
+        self.destinations.insert(*id, Some(*tenant_id));
         Ok(Written::Saved)
     }
 
@@ -129,33 +131,38 @@ impl Batch<'_> {
         self.put_destination(destination)
     }
 
-    pub(super) fn remove_destination(&mut self, id: DestinationId) -> Result<Written, Fault> {
+    pub(super) fn remove_destination(&mut self, id: DestinationId, now: Timestamp) -> Result<Written, Fault> {
         let bytes = id.0.to_be_bytes();
-        if self.execute("delete from destinations where id = ?1", [bytes])? == 0 {
+        if !self.is_destination(id)? {
             return Ok(Written::Refused(Refusal::NotFound));
         }
-        self.destinations.insert(id, false);
-        self.queued.remove(&id);
+        self.drop_queued(id)?;
+        self.destinations.insert(id, None);
         for sql in [
+            "delete from destinations where id = ?1",
             "delete from gates where destination_id = ?1",
             "delete from consents where destination_id = ?1",
             "delete from backlogs where destination_id = ?1",
-            "insert into removed_destinations (id, swept) values (?1, 0)",
         ] {
             self.execute(sql, [bytes])?;
         }
+        let sql = "insert into removed_destinations (id, swept, removed_at) values (?1, 0, ?2)";
+        self.execute(sql, params![bytes, now.0])?;
         Ok(Written::Saved)
     }
 
     /// A delivery that is in none of the tables any more.
-    pub(super) fn forget_delivery(&self, id: [u8; 16], event_seq: i64) -> Result<(), Fault> {
+    pub(super) fn forget_delivery(&mut self, id: [u8; 16], event_seq: i64) -> Result<(), Fault> {
         self.execute("delete from delivery_seqs where id = ?1", [id])?;
-        self.execute("update events set n_kept = n_kept - 1 where seq = ?1", [event_seq])?;
-        Ok(())
+        let sql = "update events set n_kept = n_kept - 1 where seq = ?1 returning tenant_id";
+        match self.find(sql, [event_seq], |row| Ok(TenantId(row::id(row, 0)?)))? {
+            Some(tenant_id) => self.add_bytes(tenant_id, -DELIVERY_BYTES.cast_signed()),
+            None => Ok(()),
+        }
     }
 }
 
-fn tenant_called(sql: &Connection, id: TenantId) -> Result<Option<Tenant>, Fault> {
+pub(super) fn tenant_called(sql: &Connection, id: TenantId) -> Result<Option<Tenant>, Fault> {
     let mut named = sql.prepare_cached("select settings from tenants where id = ?1")?;
     let settings: Option<Vec<u8>> = named.query_row([id.0.to_be_bytes()], |row| row.get(0)).optional()?;
     settings.map(|settings| row::read_json("a tenant", &settings)).transpose()

@@ -4,7 +4,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use thiserror::Error;
 
 /// Never changed once released; a change is a further step.
-const STEPS: [&str; 1] = [include_str!("migrations/0001_start.sql")];
+const STEPS: [&str; 2] = [include_str!("migrations/0001_start.sql"), include_str!("migrations/0002_quota.sql")];
 
 #[derive(Debug, Error)]
 pub(super) enum MigrateError {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use doorstep_core::quota::Quota;
 use rusqlite::{Connection, OpenFlags};
 use thiserror::Error;
 
@@ -36,6 +37,8 @@ pub struct SqliteLimits {
     pub reader_cache_kib: u32,
     /// The write-ahead log is copied into the database when it has grown by so many pages.
     pub checkpoint_pages: u32,
+    /// What each tenant may take that has no quota of its own.
+    pub quota: Quota,
 }
 
 impl Default for SqliteLimits {
@@ -48,6 +51,7 @@ impl Default for SqliteLimits {
             writer_cache_kib: 24_576,
             reader_cache_kib: 4_096,
             checkpoint_pages: 4_000,
+            quota: Quota::UNLIMITED,
         }
     }
 }
@@ -126,7 +130,7 @@ impl DataDir {
         let database = self.database();
         let keys = Arc::new(keys);
         let connection = self.connect_to_write(&keys, limits)?;
-        let writer = Writer::new(connection, Arc::clone(&keys)).map_err(|fault| self.broken(fault))?;
+        let writer = Writer::new(connection, Arc::clone(&keys), limits.quota).map_err(|fault| self.broken(fault))?;
         let readers = || -> Result<Vec<Connection>, OpenError> {
             (0..limits.readers.max(1)).map(|_| open_reader(&database, limits)).collect()
         };

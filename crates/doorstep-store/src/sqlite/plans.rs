@@ -8,7 +8,7 @@ use rusqlite::{Connection, StatementStatus};
 use super::list::{Table, search};
 use super::{
     accept, access, activity, audit, by_hand, catalog, due, event_list, event_types, key, list, mandate, payload,
-    purge, settle, stretch, sweep,
+    purge, settle, stretch, sweep, usage,
 };
 use crate::conformance::samples::{DST, TENANT};
 
@@ -24,7 +24,9 @@ fn seeded(n: u32) -> Connection {
         create temp table n as with recursive n(n) as (select 1 union all select n + 1 from n where n < $rows) select n from n;
         insert into destinations select randomblob(16), randomblob(16), 1, x'7b7d', x'7b7d', 0, 0 from n where n <= 1000;
         create temp table dst as select row_number() over () as n, id from destinations;
-        insert into events select n, x'00', 'e' || n, 'a.b', n, 1, 1, n, 'text/plain', null, null, null, null, null, null, iif(n % 10 = 0, randomblob(16), null), null, x'00' from n;
+        insert into events (seq, tenant_id, id, event_type, accepted_at, n_deliveries, n_kept, first_seq, content_type, ordering_key, produced_at,
+            schema_version, headers, ttl, traceparent, idempotency_key, payload_key, payload)
+            select n, x'00', 'e' || n, 'a.b', n, 1, 1, n, 'text/plain', null, null, null, null, null, null, iif(n % 10 = 0, randomblob(16), null), null, x'00' from n;
         insert into delivery_seqs select randomblob(16), n from n;
         insert into deliveries
             select n.n, randomblob(16), n.n, dst.id, n.n % 2, n.n % 10 = 0, n.n, 0, 0, 0, 0, n.n + 1000,
@@ -36,8 +38,11 @@ fn seeded(n: u32) -> Connection {
         insert into dead
             select n.n, randomblob(16), n.n, dst.id, n.n, 1, 1, 0, 0, 0, 'k', n.n, 400, n.n, 0, null, 1, n.n
             from n join dst on dst.n = n.n % 1000 + 1 where n.n % 10 = 0;
-        insert into attempts
+        insert into attempts (n, delivery_seq, id, number, started_at, status, fault, took_dns, took_connect, took_tls, took_first_byte, took_total,
+            request_headers, response_headers, response_truncated, sealed_with, response_body)
             select n, n, randomblob(16), 1, n, 200, null, null, null, null, null, 1, null, null, 0, null, x'00' from n where n % 10 = 0;
+        insert into ordering_keys select dst.id, 'k' || n.n, 1, 1, n.n / 10 from n join dst on dst.n = n.n % 1000 + 1 where n.n % 10 = 0;
+        insert into removed_destinations select randomblob(16), 1, n from n where n % 10 = 0;
         insert into activity select n / 100, randomblob(16), 1, 0, 0, 0, 0, 0, 0, 0, 1, 1 from n where n % 10 = 0;
         commit;";
     sql.execute_batch(&fill.replace("$rows", &n.to_string())).unwrap();
@@ -153,6 +158,19 @@ fn every_statement_uses_the_index_that_was_made_for_it() {
         (access::END_SESSIONS, vec!["portal_sessions USING INDEX portal_sessions_by_tenant (tenant_id=?)"]),
         (event_types::EVENT_TYPES, vec!["event_types USING PRIMARY KEY (name>?)"]),
         (catalog::QUEUED, vec!["backlogs USING PRIMARY KEY (destination_id=?)"]),
+        (
+            key::OLD_KEYS,
+            vec!["k USING COVERING INDEX ordering_keys_by_day (used_day<?)", "d EXISTS USING PRIMARY KEY (id=?)"],
+        ),
+        (
+            sweep::FORGET_REMOVED,
+            vec![
+                "removed_destinations USING PRIMARY KEY (id=?)",
+                "removed_destinations USING COVERING INDEX removed_by_time (removed_at<?)",
+            ],
+        ),
+        (usage::USAGE, vec!["tenant_usage USING PRIMARY KEY (tenant_id=?)"]),
+        (purge::BYTES_OF_ATTEMPTS, vec!["attempts USING INTEGER PRIMARY KEY (rowid<?)"]),
         (sweep::LEFT_DUE, vec!["deliveries USING INDEX deliveries_due (destination_id=?)"]),
         (sweep::LEFT_BEHIND, vec!["deliveries USING INDEX deliveries_by_key (destination_id=? AND ordering_key>?)"]),
         (
@@ -229,7 +247,9 @@ fn the_age_of_a_large_backlog_is_found_at_the_front() {
         begin;
         create temp table n as with recursive n(n) as (select 1 union all select n + 1 from n where n < $rows) select n from n;
         insert into backlogs values (x'00000000000000000000000000000001', $rows);
-        insert into events select n, x'00', 'e' || n, 'a.b', n, 1, 1, n, 'text/plain', null, null, null, null, null, null, null, null, x'00' from n;
+        insert into events (seq, tenant_id, id, event_type, accepted_at, n_deliveries, n_kept, first_seq, content_type, ordering_key, produced_at,
+            schema_version, headers, ttl, traceparent, idempotency_key, payload_key, payload)
+            select n, x'00', 'e' || n, 'a.b', n, 1, 1, n, 'text/plain', null, null, null, null, null, null, null, null, x'00' from n;
         insert into deliveries
             select n, randomblob(16), n, iif(n <= $others, x'09', x'00000000000000000000000000000001'), n % 2, 0, -n, 0, 0, 0, 0, n,
                 null, null, null, null

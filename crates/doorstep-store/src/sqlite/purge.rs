@@ -1,9 +1,10 @@
 //! Forgetting, a little at a time (R4).
 
 use doorstep_core::delivery::Delivery;
+use doorstep_core::id::TenantId;
 use doorstep_core::store::{Ages, Purged};
 use doorstep_core::time::Timestamp;
-use rusqlite::params;
+use rusqlite::{Params, params};
 
 use super::batch::Batch;
 use super::fault::Fault;
@@ -27,7 +28,11 @@ pub(super) const OLD_ATTEMPTS: &str = "select n, started_at from attempts order 
 
 pub(super) const PURGE_EVENTS: &str = "
     delete from events where seq in (
-        select seq from events where n_kept = 0 and accepted_at < ?1 order by accepted_at, seq limit ?2)";
+        select seq from events where n_kept = 0 and accepted_at < ?1 order by accepted_at, seq limit ?2)
+    returning tenant_id, coalesce(stored_bytes, 512 + length(payload) + coalesce(length(headers), 0))";
+
+pub(super) const BYTES_OF_ATTEMPTS: &str =
+    "select tenant_id, stored_bytes from attempts where n <= ?1 and stored_bytes is not null";
 
 pub(super) const PURGE_ACTIVITY: &str = "
     delete from activity where (minute, destination_id) in (
@@ -47,21 +52,38 @@ pub(super) const PURGE_EVENT_STRETCHES: &str = "
 
 impl Batch<'_> {
     pub(super) fn purge(&mut self, ages: Ages, limit: usize) -> Result<Purged, Fault> {
-        let removed = self.sweep(limit)?;
+        let swept = self.sweep(limit)?;
+        let removed = swept + self.forget_removed(ages.idle, limit - swept)?;
         let delivered = self.purge_delivered(ages.delivered, limit)?;
         let (dead, available) = self.purge_dead(ages.dead, limit)?;
         let attempts = self.purge_attempts(ages.attempts, limit)?;
-        let events = self.execute(PURGE_EVENTS, params![ages.events.0, row::number(limit)])?;
+        let events = self.purge_events(ages.events, limit)?;
+        let keys = self.purge_idle_keys(ages.idle, limit)?;
         self.purge_stretches(limit)?;
         let activity = self.execute(PURGE_ACTIVITY, params![ages.activity.0, row::number(limit)])?;
         let (audit, access) = (self.purge_audit(ages.audit, limit)?, self.purge_access(ages, limit)?);
-        Ok(Purged { delivered, dead, attempts, events, activity, audit, access, removed, available })
+        Ok(Purged { delivered, dead, attempts, events, activity, audit, access, removed, keys, available })
     }
 
-    fn purge_delivered(&self, before: Timestamp, limit: usize) -> Result<usize, Fault> {
-        let mut old = self.statement(OLD_DELIVERED)?;
-        let old: Vec<Delivery> =
-            old.query_map(params![before.0, row::number(limit)], row::delivery)?.collect::<Result<_, _>>()?;
+    fn purge_events(&mut self, before: Timestamp, limit: usize) -> Result<usize, Fault> {
+        let old = self.bytes_of(PURGE_EVENTS, params![before.0, row::number(limit)])?;
+        for (tenant_id, bytes) in &old {
+            self.add_bytes(*tenant_id, -bytes)?;
+        }
+        Ok(old.len())
+    }
+
+    /// Whose rows they are, and how much each counts.
+    fn bytes_of(&self, sql: &str, params: impl Params) -> Result<Vec<(TenantId, i64)>, Fault> {
+        let read = |row: &rusqlite::Row<'_>| Ok((TenantId(row::id(row, 0)?), row.get(1)?));
+        Ok(self.statement(sql)?.query_map(params, read)?.collect::<Result<_, _>>()?)
+    }
+
+    fn purge_delivered(&mut self, before: Timestamp, limit: usize) -> Result<usize, Fault> {
+        let old: Vec<Delivery> = self
+            .statement(OLD_DELIVERED)?
+            .query_map(params![before.0, row::number(limit)], row::delivery)?
+            .collect::<Result<_, _>>()?;
         for delivery in &old {
             self.execute("delete from delivered where seq = ?1", [delivery.seq.cast_signed()])?;
             self.forget(delivery)?;
@@ -88,7 +110,7 @@ impl Batch<'_> {
         Ok((old.len(), available))
     }
 
-    fn forget(&self, delivery: &Delivery) -> Result<(), Fault> {
+    fn forget(&mut self, delivery: &Delivery) -> Result<(), Fault> {
         self.forget_delivery(delivery.id.0.to_be_bytes(), delivery.event_seq.cast_signed())
     }
 
@@ -103,21 +125,15 @@ impl Batch<'_> {
         Ok(())
     }
 
-    fn purge_attempts(&self, before: Timestamp, limit: usize) -> Result<usize, Fault> {
-        let mut first = self.statement(OLD_ATTEMPTS)?;
-        let mut rows = first.query([row::number(limit)])?;
-        let mut last = None;
-        while let Some(row) = rows.next()? {
-            let (n, started_at): (i64, i64) = (row.get(0)?, row.get(1)?);
-            if started_at >= before.0 {
-                break;
-            }
-            last = Some(n);
+    fn purge_attempts(&mut self, before: Timestamp, limit: usize) -> Result<usize, Fault> {
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let first: Vec<(i64, i64)> =
+            self.statement(OLD_ATTEMPTS)?.query_map([row::number(limit)], read)?.collect::<Result<_, _>>()?;
+        let old = first.iter().take_while(|(_, started_at)| *started_at < before.0);
+        let Some((last, _)) = old.last() else { return Ok(0) };
+        for (tenant_id, bytes) in self.bytes_of(BYTES_OF_ATTEMPTS, [last])? {
+            self.add_bytes(tenant_id, -bytes)?;
         }
-        drop(rows);
-        match last {
-            None => Ok(0),
-            Some(last) => Ok(self.execute("delete from attempts where n <= ?1", [last])?),
-        }
+        Ok(self.execute("delete from attempts where n <= ?1", [last])?)
     }
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use doorstep_core::attempt::{Answer, Attempt};
 use doorstep_core::delivery::Delivery;
+use doorstep_core::quota::{ATTEMPT_BYTES, Usage};
 use doorstep_core::retry::{DeadReason, Decision};
 use doorstep_core::store::{Settled, Tally};
 use doorstep_core::time::Timestamp;
@@ -40,8 +41,9 @@ pub(super) const INSERT_DEAD: &str = "
 
 pub(super) const INSERT_ATTEMPT: &str = "
     insert into attempts (n, delivery_seq, id, number, started_at, status, fault, took_dns, took_connect, took_tls,
-        took_first_byte, took_total, request_headers, response_headers, response_truncated, sealed_with, response_body)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
+        took_first_byte, took_total, request_headers, response_headers, response_truncated, sealed_with, response_body,
+        tenant_id, stored_bytes)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
 
 /// How a delivery ends without success.
 pub(super) struct Death<'a> {
@@ -120,8 +122,7 @@ impl Batch<'_> {
     /// Takes an unfinished delivery out of the hot table.
     pub(super) fn remove(&mut self, delivery: &Delivery) -> Result<(), Fault> {
         self.execute(REMOVE, [delivery.seq.cast_signed()])?;
-        self.grow(delivery.destination_id, -1);
-        Ok(())
+        self.grow(delivery.destination_id, -1)
     }
 
     fn insert_delivered(&self, delivery: &Delivery, last_status: Option<u16>, at: Timestamp) -> Result<(), Fault> {
@@ -193,7 +194,21 @@ impl Batch<'_> {
         let timings = &attempt.timings;
         let [dns, connect, tls, first_byte] = [timings.dns, timings.connect, timings.tls, timings.first_byte]
             .map(|took| took.map(|took| took.0.cast_signed()));
-        let captured = self.captured(delivery, attempt)?;
+        let tenant_id = self.tenant_of(delivery.destination_id)?;
+        let mut stored_bytes = attempt.stored_bytes();
+        let added = Usage { stored_bytes, ..Usage::default() };
+        let has_room = match tenant_id {
+            Some(tenant_id) => self.exceeded(tenant_id, added)?.is_none(),
+            None => true,
+        };
+        let captured = if has_room { self.captured(delivery, attempt)? } else { None };
+        let captured = captured.unwrap_or_else(|| {
+            stored_bytes = ATTEMPT_BYTES;
+            Captured::default()
+        });
+        if let Some(tenant_id) = tenant_id {
+            self.add_bytes(tenant_id, stored_bytes.cast_signed())?;
+        }
         self.execute(
             INSERT_ATTEMPT,
             params![
@@ -214,14 +229,16 @@ impl Batch<'_> {
                 attempt.response_truncated,
                 captured.key,
                 captured.body,
+                tenant_id.map(|id| id.0.to_be_bytes()),
+                stored_bytes.cast_signed(),
             ],
         )?;
         Ok(status)
     }
 
-    /// What was captured may repeat the payload, so it is kept in the same way.
-    fn captured<'a>(&mut self, delivery: &Delivery, attempt: &'a Attempt) -> Result<Captured<'a>, Fault> {
-        Ok(match self.cover(delivery.event_seq)? {
+    /// What was captured may repeat the payload, so it is kept in the same way, and not at all once that was erased.
+    fn captured<'a>(&mut self, delivery: &Delivery, attempt: &'a Attempt) -> Result<Option<Captured<'a>>, Fault> {
+        Ok(Some(match self.cover(delivery.event_seq)? {
             Cover::Clear => Captured {
                 request_headers: row::headers(&attempt.request_headers)?,
                 response_headers: row::headers(&attempt.response_headers)?,
@@ -232,7 +249,7 @@ impl Batch<'_> {
                 let sealed = key.seal(Content::Captured(attempt.id), &captured::pack(attempt)?);
                 Captured { key: Some(key.id.bytes()), body: Cow::Owned(sealed), ..Captured::default() }
             }
-            Cover::Erased => Captured::default(),
-        })
+            Cover::Erased => return Ok(None),
+        }))
     }
 }

@@ -1,6 +1,7 @@
 //! What removed destinations leave behind goes a little at a time. Until then nobody sees it.
 
 use doorstep_core::id::DestinationId;
+use doorstep_core::time::Timestamp;
 use rusqlite::{Params, params};
 
 use super::batch::Batch;
@@ -23,9 +24,13 @@ pub(super) const SWEEP_KEYS: &str = "
     delete from ordering_keys where (destination_id, ordering_key) in (
         select destination_id, ordering_key from ordering_keys where destination_id = ?1 order by ordering_key limit ?2)";
 
+pub(super) const FORGET_REMOVED: &str = "
+    delete from removed_destinations where id in (
+        select id from removed_destinations where swept = 1 and removed_at < ?1 order by removed_at, id limit ?2)";
+
 impl Batch<'_> {
     /// Returns how much was taken away: as much as the limit, or all.
-    pub(super) fn sweep(&self, limit: usize) -> Result<usize, Fault> {
+    pub(super) fn sweep(&mut self, limit: usize) -> Result<usize, Fault> {
         let mut swept = 0;
         while swept < limit
             && let Some(id) = self.find(TO_SWEEP, [], |row| row.get(0))?
@@ -38,16 +43,21 @@ impl Batch<'_> {
         Ok(swept)
     }
 
-    fn sweep_one(&self, id: [u8; 16], limit: usize) -> Result<usize, Fault> {
+    /// That destinations were there is forgotten once nothing is left of them.
+    pub(super) fn forget_removed(&self, before: Timestamp, limit: usize) -> Result<usize, Fault> {
+        Ok(self.execute(FORGET_REMOVED, params![before.0, row::number(limit)])?)
+    }
+
+    fn sweep_one(&mut self, id: [u8; 16], limit: usize) -> Result<usize, Fault> {
         let mut swept = self.sweep_deliveries(LEFT_DUE, params![id, row::number(limit)])?;
         swept += self.sweep_deliveries(LEFT_BEHIND, params![id, row::number(limit - swept)])?;
         Ok(swept + self.execute(SWEEP_KEYS, params![id, row::number(limit - swept)])?)
     }
 
-    fn sweep_deliveries(&self, left: &str, params: impl Params) -> Result<usize, Fault> {
-        let mut left = self.statement(left)?;
+    fn sweep_deliveries(&mut self, left: &str, params: impl Params) -> Result<usize, Fault> {
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
         let left: Vec<(i64, [u8; 16], i64)> =
-            left.query_map(params, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect::<Result<_, _>>()?;
+            self.statement(left)?.query_map(params, read)?.collect::<Result<_, _>>()?;
         for (seq, id, event_seq) in &left {
             self.execute(REMOVE, [seq])?;
             self.forget_delivery(*id, *event_seq)?;

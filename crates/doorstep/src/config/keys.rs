@@ -115,6 +115,10 @@ settings! {
     destinations_per_tenant_max: usize = "1000", Number, value::between(1, 1_000_000);
     /// Work that the filters of one tenant may take for one event, in bytes compared. A destination whose filter would exceed it is refused; those that are there stay.
     filter_work_max: u64 = "268435456", Number, value::between(1_048_576, 1 << 40);
+    /// Queued deliveries that one tenant may have, unless it has a quota of its own; more are refused with 429. 0 for no limit.
+    queued_per_tenant_max: u64 = "10000000", Number, value::between(0, (1 << 53) - 1);
+    /// Bytes of events and attempts that are stored for one tenant, unless it has a quota of its own; more are refused with 429. 0 for no limit; none: half of the data directory's disk.
+    stored_bytes_per_tenant_max: Option<u64> = "", Number, value::optional(value::between(0, (1 << 53) - 1));
     /// Whether events of types that nobody has registered are refused: true or false.
     strict_event_types: bool = "false", Switch, value::switch;
     /// Events a second that a tenant without a rate of its own may send; none: as many as it likes.

@@ -23,6 +23,18 @@ const KIND: Kind = Kind {
     within: None,
 };
 
+const USAGE: Kind = Kind {
+    id: "/tenant_id",
+    columns: &[
+        ("TENANT", "/tenant_id"),
+        ("QUEUED", "/queued_deliveries/used"),
+        ("QUEUED MAX", "/queued_deliveries/limit"),
+        ("BYTES", "/stored_bytes/used"),
+        ("BYTES MAX", "/stored_bytes/limit"),
+    ],
+    within: None,
+};
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -40,6 +52,13 @@ enum What {
     },
     /// One tenant
     Get {
+        #[arg(value_name = "TENANT")]
+        id: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Show how much of the store a tenant takes, and how much it may
+    Usage {
         #[arg(value_name = "TENANT")]
         id: String,
         #[command(flatten)]
@@ -110,6 +129,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.what {
         What::List { list, common } => with(&common, async |server| server.list(&KIND, PATH, [], &list).await),
         What::Get { id, common } => with(&common, async |server| server.get(&KIND, &[PATH, &id], &[]).await),
+        What::Usage { id, common } => {
+            with(&common, async |server| server.get(&USAGE, &[PATH, &id, "usage"], &[]).await)
+        }
         What::Create { name, settings, common } => {
             let body = settings.body(Some(name))?;
             with(&common, async |server| server.send(&KIND, Method::POST, &[PATH], Some(&body)).await)

@@ -7,8 +7,8 @@ use std::time::Duration;
 use doorstep_core::store::ATTEMPTS_TOLD_MAX;
 use doorstep_core::time::Millis;
 use doorstep_core::{
-    address, api_key, audit, consent, custom_headers, event_type, filter, gate, hints, id, outcome, output, retry,
-    route, scheduler, search, signature,
+    address, api_key, audit, consent, custom_headers, event_type, filter, gate, hints, id, outcome, output, quota,
+    retry, route, scheduler, search, signature,
 };
 use doorstep_engine::{compute_pool, consent as asking, desk, events, maintain, resolve, sender, trials, writer};
 use doorstep_server::Limits;
@@ -232,6 +232,8 @@ fn the_engine_the_sender_and_the_store_are_bounded_as_the_page_says() {
     says(store, "rows removed in one step of a purge, of each kind", &[count(maintain::STEP_MAX)]);
     let pages = [mib((limits.writer_cache_kib * 1_024) as usize), mib((limits.reader_cache_kib * 1_024) as usize)];
     says(store, "memory for pages", &pages);
+    says("The API", "queued deliveries of a tenant", &[count(quota::QUEUED_DELIVERIES_MAX)]);
+    says(sending, "headers kept of a request, and of its answer", &[kib(sender::HEADER_BYTES_KEPT)]);
     says("`doorstep listen`", "signatures in a header", &[count(signature::TOKENS_MAX)]);
     says("`doorstep listen`", "age of a signature", &[millis(signature::TOLERANCE_DEFAULT)]);
 }
@@ -375,6 +377,7 @@ fn what_can_be_configured_has_the_default_that_the_page_says() {
     says("The engine", "requests at once, over all destinations", &[count(number("in_flight_max"))]);
     says("Destinations", "destinations of a tenant", &[count(number("destinations_per_tenant_max"))]);
     assert_eq!(number("filter_work_max"), filter::work::FILTER_WORK_MAX);
+    assert_eq!(number("queued_per_tenant_max"), quota::QUEUED_DELIVERIES_MAX);
     assert_eq!(number("per_host_max"), 0, "the page says that there is none");
     says("The engine", "time to end requests when stopped", &[time(number("drain_timeout_ms").into())]);
     let (limits, connections) = (Limits::default(), ConnectionLimits::default());

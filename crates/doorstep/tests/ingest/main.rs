@@ -6,5 +6,6 @@ mod running;
 mod support;
 mod event_types;
 mod rates;
+mod quotas;
 mod repeated;
 mod cloud_events;

@@ -116,6 +116,7 @@ fn a_reader_in_the_way_of_the_log_fails_nothing_and_the_log_is_emptied_once_it_i
                 activity: never,
                 audit: never,
                 sessions: never,
+                idle: never,
             };
             ask(store.purge(ages, 9));
         } else {

@@ -83,7 +83,7 @@ fn same(field: &str, before: &Value, after: &Value, rules: Rules) -> Result<bool
 fn can_be_none(field: &str) -> bool {
     matches!(
         field,
-        "contact_email" | "filter" | "description" | "example" | "ttl_ms" | "headers" | "tls" | "ingest_rate"
+        "contact_email" | "filter" | "description" | "example" | "ttl_ms" | "headers" | "tls" | "ingest_rate" | "quota"
     )
 }
 
