@@ -31,6 +31,7 @@ use crate::consent::Consents;
 use crate::ingest::Ingest;
 use crate::run::Ended;
 use crate::trials::{TRIAL_TIMEOUT_MAX, Trials, Turn};
+use crate::types::Inline;
 use crate::writer::{Receipt, Telling, WriteFault};
 
 /// Destinations of one tenant, unless the configuration says otherwise: each takes memory, and each event is matched against all of them.
@@ -357,8 +358,14 @@ impl Engine for Desk {
     fn misfits<'a>(&'a self, event: &'a Event) -> Reply<'a, Vec<Misfit>> {
         Box::pin(async move {
             let catalog = &self.ingest.catalog;
-            if let Some(misfits) = catalog.types.misfits_inline(event) {
-                return Ok(misfits);
+            match catalog.types.misfits_inline(event) {
+                Inline::AtOnce(misfits) => return Ok(misfits),
+                Inline::Compared(misfits) => {
+                    // A batch has many of them.
+                    tokio::task::yield_now().await;
+                    return Ok(misfits);
+                }
+                Inline::TooLong => {}
             }
             let (catalog, of_pool) = (Arc::clone(catalog), event.clone());
             Ok(self.ingest.pool.run(Some(event.tenant_id), move || catalog.types.misfits(&of_pool)).await?)

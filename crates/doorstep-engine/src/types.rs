@@ -37,6 +37,17 @@ struct Ready {
     schema_bytes: usize,
 }
 
+/// What a runtime thread can say of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Inline {
+    /// There was nothing to compare.
+    AtOnce(Vec<Misfit>),
+    /// It took a part of a millisecond: others may go first now.
+    Compared(Vec<Misfit>),
+    /// [`Types::misfits`] has to be asked elsewhere.
+    TooLong,
+}
+
 impl Types {
     /// What keeps a type from being registered, or from being changed into this.
     pub fn misfits_of_type(&self, registered: &RegisteredType) -> Vec<Misfit> {
@@ -124,16 +135,20 @@ impl Types {
         self.compare(event, |schema| schema.misfits(&event.payload))
     }
 
-    /// The same, or `None` if it would hold a runtime thread for too long.
-    pub fn misfits_inline(&self, event: &Event) -> Option<Vec<Misfit>> {
-        let mut done = true;
-        let misfits = self.compare(event, |schema| {
-            schema.misfits_inline(&event.payload).unwrap_or_else(|| {
-                done = false;
+    /// The same as far as a runtime thread can say without being held for long.
+    pub fn misfits_inline(&self, event: &Event) -> Inline {
+        let mut inline: fn(Vec<Misfit>) -> Inline = Inline::AtOnce;
+        let misfits = self.compare(event, |schema| match schema.misfits_inline(&event.payload) {
+            Some(misfits) => {
+                inline = Inline::Compared;
+                misfits
+            }
+            None => {
+                inline = |_| Inline::TooLong;
                 Vec::new()
-            })
+            }
         });
-        done.then_some(misfits)
+        inline(misfits)
     }
 
     fn compare(&self, event: &Event, compare: impl FnOnce(&Schema) -> Vec<Misfit>) -> Vec<Misfit> {

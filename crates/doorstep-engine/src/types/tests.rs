@@ -245,10 +245,11 @@ fn a_payload_that_takes_too_many_steps_is_refused_and_says_so() {
 fn a_runtime_thread_compares_what_is_small_and_leaves_the_rest() {
     let types = types(&[("1", json!({ "items": { "type": "integer" } }))]);
     let inline = |n: usize| types.misfits_inline(&event(None, &json!(vec![1; n]).to_string()));
-    assert_eq!(inline(100), Some(vec![]));
-    assert_eq!(inline(7_000), None, "too many steps");
-    assert_eq!(inline(20_000), None, "too long");
-    assert_eq!(Types::default().misfits_inline(&event(None, &"x".repeat(100_000))), Some(vec![]), "there is no schema");
+    assert_eq!(inline(100), Inline::Compared(vec![]));
+    assert_eq!(inline(7_000), Inline::TooLong, "too many steps");
+    assert_eq!(inline(20_000), Inline::TooLong, "too many bytes");
+    let none = Types::default().misfits_inline(&event(None, &"x".repeat(100_000)));
+    assert_eq!(none, Inline::AtOnce(vec![]), "there is no schema");
 }
 
 /// Counting must not change what fits: our keyword stands beside the schema's, and never in values or among names.
