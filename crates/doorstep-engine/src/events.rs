@@ -9,8 +9,10 @@ use doorstep_core::store::{Store, StoreError};
 
 /// Bytes of events that are kept for deliveries to come.
 pub const CACHED_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// What an event takes in memory beside its payload and its headers, about: without it, small ones would be kept without bound.
+/// What an event takes in memory beside what its producer may make long, about: without it, small ones would be kept without bound.
 const EVENT_BYTES: usize = 512;
+/// What a header takes beside its letters: two strings.
+const HEADER_BYTES: usize = 2 * size_of::<String>();
 
 pub struct Events {
     store: Arc<dyn Store>,
@@ -153,8 +155,11 @@ impl Cache {
     }
 }
 
+/// What it really takes, as long as its payload is in a buffer of its own: whoever makes events sees to that.
 fn bytes(event: &Event) -> usize {
-    EVENT_BYTES + event.content_bytes()
+    let text = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
+    let names = event.content_type.len() + text(&event.ordering_key) + text(&event.schema_version);
+    EVENT_BYTES + event.content_bytes() + names + event.headers.len() * HEADER_BYTES
 }
 
 #[cfg(test)]
@@ -239,20 +244,16 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_the_oldest_goes_first() {
         let mut cache = Cache::default();
-        let third = CACHED_BYTES_MAX / 3 - EVENT_BYTES;
+        let third = CACHED_BYTES_MAX / 3 - bytes(&event(0));
         for seq in [1, 2, 2, 2, 3] {
             cache.put(seq, event(third));
         }
-        assert_eq!((cache.events.len(), cache.bytes), (3, 3 * (third + EVENT_BYTES)), "the same one counts once");
+        assert_eq!((cache.events.len(), cache.bytes), (3, 3 * bytes(&event(third))), "the same one counts once");
         cache.put(4, event(third));
         assert!(cache.bytes <= CACHED_BYTES_MAX);
         assert!(!cache.events.contains_key(&1) && cache.events.contains_key(&4));
         cache.forget(TenantId(2));
-        assert_eq!(
-            (cache.events.len(), cache.bytes),
-            (3, 3 * (third + EVENT_BYTES)),
-            "another tenant's are left alone"
-        );
+        assert_eq!((cache.events.len(), cache.bytes), (3, 3 * bytes(&event(third))), "another tenant's are left alone");
         cache.forget(TenantId(1));
         assert_eq!((cache.events.len(), cache.order.len(), cache.bytes), (0, 0, 0));
         cache.put(4, event(third));

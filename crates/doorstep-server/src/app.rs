@@ -12,8 +12,10 @@ use doorstep_core::reach::Reach;
 use doorstep_core::store::{Reply, Store, StoreError};
 use tokio::sync::{broadcast, watch};
 
+use crate::api::health::LastHealth;
 use crate::auth::KeyHash;
 use crate::auth::Proxies;
+use crate::auth::guesses::Guesses;
 use crate::auth::notes::Notes;
 use crate::auth::ring::{KeyRing, Sessions};
 use crate::auth::strangers::Strangers;
@@ -32,6 +34,8 @@ pub struct Limits {
     pub batch_bytes_max: usize,
     /// Events of types that nobody has registered are refused (I4).
     pub strict_event_types: bool,
+    /// Receivers of new destinations have to consent, whatever their tenants choose.
+    pub require_verification: bool,
     /// How fast the producers of a tenant may send that has no limit of its own (G12).
     pub ingest_rate: Option<IngestRate>,
     /// What a tenant may take of the store that has no quota of its own (G12). The store keeps to it; here it is shown.
@@ -48,6 +52,7 @@ impl Default for Limits {
             payload_max: 256 * 1024,
             batch_bytes_max: 8 * 1024 * 1024,
             strict_event_types: false,
+            require_verification: false,
             ingest_rate: None,
             quota: Quota::UNLIMITED,
             body_within: Duration::from_secs(30),
@@ -82,6 +87,8 @@ pub struct App {
     pub(crate) sessions: Sessions,
     pub(crate) notes: Notes,
     pub(crate) strangers: Strangers,
+    pub(crate) guesses: Guesses,
+    pub(crate) health: LastHealth,
     pub(crate) limits: Limits,
     pub(crate) place: Place,
     pub(crate) counts: Counts,
@@ -122,6 +129,8 @@ impl App {
             sessions,
             notes,
             strangers,
+            guesses: Guesses::default(),
+            health: LastHealth::default(),
             limits,
             place,
             counts,

@@ -9,6 +9,7 @@ pub(crate) mod ring;
 pub(crate) mod rules;
 pub(crate) mod cookie;
 pub(crate) mod notes;
+pub(crate) mod guesses;
 pub(crate) mod strangers;
 #[cfg(test)]
 pub(crate) mod world;
@@ -32,6 +33,7 @@ use doorstep_core::api_key::{KeyText, Scope};
 use doorstep_core::audit::Actor;
 use doorstep_core::portal::session_of;
 use doorstep_core::reach::Reach;
+use http::StatusCode;
 use http::header::AUTHORIZATION;
 
 pub use doorstep_core::api_key::{KEY_BYTES_MAX, KeyHash, NotAHash};
@@ -45,8 +47,10 @@ use source::Source;
 
 /// Who asks, if they carry a credential which is good for it.
 pub(crate) fn leave(app: &App, request: &Request) -> Result<Caller, Problem> {
-    let caller = recognise(app, request).inspect_err(|problem| {
-        app.strangers.refused(request.headers(), source_of(request), problem);
+    let caller = recognise(app, request).map_err(|problem| {
+        app.strangers.refused(request.headers(), source_of(request), &problem);
+        let is_guess = problem.status() == StatusCode::UNAUTHORIZED && shows_a_credential(request);
+        if is_guess { slowed_down(app, source_of(request), problem) } else { problem }
     })?;
     let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     if let Err(problem) = judge(rules::need(request.method(), path), &caller) {
@@ -54,6 +58,15 @@ pub(crate) fn leave(app: &App, request: &Request) -> Result<Caller, Problem> {
         return Err(problem);
     }
     Ok(caller)
+}
+
+fn shows_a_credential(request: &Request) -> bool {
+    request.headers().contains_key(AUTHORIZATION) || cookie::read(request.headers()).is_some()
+}
+
+/// A credential was refused; after too many of them, why is not told any more.
+pub(crate) fn slowed_down(app: &App, from: Option<IpAddr>, problem: Problem) -> Problem {
+    app.guesses.refused(from, app.engine.now()).map_or_else(Problem::too_many_refused, |()| problem)
 }
 
 fn source_of(request: &Request) -> Option<IpAddr> {
@@ -78,7 +91,7 @@ fn recognise(app: &App, request: &Request) -> Result<Caller, Problem> {
 }
 
 fn by_key(app: &App, text: &str, from: Option<IpAddr>) -> Result<Caller, Problem> {
-    if app.admin_key.is_of(text) {
+    if app.admin_key.is_of(text) && app.guesses.admits_admin(from, app.engine.now()) {
         let (actor, scopes) = (Actor::Bootstrap, [Scope::Admin].into());
         return Ok(Caller { actor, scopes, reach: Reach::All, from, shown: None });
     }

@@ -1,70 +1,98 @@
-//! Bodies that are on their way in: whoever sends slowly holds memory meanwhile, and so much of it there is.
+//! Memory for bodies: those that are on their way in, and large answers that are on their way out. Whoever sends or reads slowly holds
+//! memory meanwhile, so each holder has a share of it.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use doorstep_core::audit::Actor;
 
 use crate::problem::Problem;
 
-/// Bytes of all bodies of which more is to come.
-pub(crate) const ARRIVING_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// One credential has this part of them, and all who need none have it together.
-const CREDENTIALS_PART: usize = 4;
+/// Bytes of all bodies together.
+pub(crate) const HELD_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// One holder has this part of them; all requests without a credential are one holder.
+const HOLDERS_PART: usize = 4;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bodies(Arc<Mutex<Held>>);
 
 #[derive(Debug, Default)]
-pub(crate) struct Bodies(Mutex<Arriving>);
-
-#[derive(Debug, Default)]
-struct Arriving {
+struct Held {
     bytes: usize,
-    /// By the actor's name. Whoever has none is forgotten.
-    of: HashMap<Option<String>, usize>,
+    /// Who holds nothing is not in it.
+    of: HashMap<Holder, usize>,
 }
 
-/// What one body takes, until it is there or has broken off.
+/// Who memory is counted for. `None`: nobody who is known.
+type Holder = Option<String>;
+
+/// What one body takes, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Part<'a> {
-    of: Option<String>,
+pub(crate) struct Part {
+    of: Holder,
     bytes: usize,
-    bodies: &'a Bodies,
+    bodies: Bodies,
 }
 
 impl Bodies {
-    pub(crate) fn begin(&self, actor: Option<&Actor>) -> Part<'_> {
-        Part { of: actor.map(Actor::name), bytes: 0, bodies: self }
+    pub(crate) fn begin(&self, actor: Option<&Actor>) -> Part {
+        self.begin_for(actor.map(Actor::name))
+    }
+
+    pub(crate) fn begin_for(&self, of: Holder) -> Part {
+        Part { of, bytes: 0, bodies: self.clone() }
     }
 }
 
-impl Part<'_> {
+impl Part {
     pub(crate) fn take(&mut self, bytes: usize) -> Result<(), Problem> {
-        let mut all = self.bodies.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = all.of.get(&self.of).copied().unwrap_or(0);
-        if all.bytes + bytes > ARRIVING_BYTES_MAX || own + bytes > ARRIVING_BYTES_MAX / CREDENTIALS_PART {
+        let mut held = self.bodies.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = held.of.get(&self.of).copied().unwrap_or(0);
+        if held.bytes + bytes > HELD_BYTES_MAX || own + bytes > HELD_BYTES_MAX / HOLDERS_PART {
             return Err(Problem::busy(
-                "too much is being sent in at the same time: try again when some of it is there",
+                "too many bytes are being sent or read with this credential at the same time: try again when some of it is done",
             ));
         }
-        all.bytes += bytes;
-        all.of.insert(self.of.clone(), own + bytes);
+        held.bytes += bytes;
+        held.of.insert(self.of.clone(), own + bytes);
         self.bytes += bytes;
         Ok(())
     }
-}
 
-impl Drop for Part<'_> {
-    fn drop(&mut self) {
+    /// Everything back.
+    pub(crate) fn clear(&mut self) {
         if self.bytes == 0 {
             return;
         }
-        let mut all = self.bodies.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.bytes -= self.bytes;
-        let left = all.of.get(&self.of).copied().unwrap_or(0) - self.bytes;
+        let mut held = self.bodies.0.lock().unwrap_or_else(PoisonError::into_inner);
+        held.bytes -= self.bytes;
+        let left = held.of.get(&self.of).copied().unwrap_or(0) - self.bytes;
         if left == 0 {
-            all.of.remove(&self.of)
+            held.of.remove(&self.of)
         } else {
-            all.of.insert(self.of.take(), left)
+            held.of.insert(self.of.clone(), left)
         };
+        self.bytes = 0;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+#[cfg(test)]
+impl Bodies {
+    /// Bytes in all, and how many hold some.
+    pub(crate) fn held(&self) -> (usize, usize) {
+        let held = self.0.lock().unwrap();
+        (held.bytes, held.of.len())
     }
 }
 
@@ -76,7 +104,7 @@ mod tests {
 
     #[test]
     fn nobody_takes_more_than_their_part_and_all_of_it_comes_back() {
-        let (bodies, part) = (Bodies::default(), ARRIVING_BYTES_MAX / CREDENTIALS_PART);
+        let (bodies, part) = (Bodies::default(), HELD_BYTES_MAX / HOLDERS_PART);
         let actors = [1, 2, 3, 4].map(|n| Actor::Key { id: KeyId(n), name: "k".to_owned() });
         let mut greedy = bodies.begin(Some(&actors[0]));
         greedy.take(part - 1).unwrap();
@@ -87,10 +115,9 @@ mod tests {
         others.iter_mut().for_each(|other| other.take(part).unwrap());
         let mut stranger = bodies.begin(None);
         assert!(stranger.take(1).is_err(), "and those of all");
-        drop(greedy);
+        greedy.clear();
         stranger.take(part - 1).unwrap();
-        drop((beside, others, stranger));
-        let all = bodies.0.lock().unwrap();
-        assert_eq!((all.bytes, all.of.len()), (0, 0));
+        drop((greedy, beside, others, stranger));
+        assert_eq!(bodies.held(), (0, 0));
     }
 }

@@ -17,9 +17,14 @@ use crate::problem::{Code, Problem};
 
 /// Bodies of everything but events are at most this long.
 pub(crate) const BODY_BYTES_MAX: usize = 256 * 1024;
+/// Without a credential: a portal session's code is all that anybody has to send then.
+pub(crate) const OPEN_BODY_BYTES_MAX: usize = 4 * 1024;
 
-/// So much of what is too long is read and thrown away.
+/// So much of what is too long is read and thrown away, with a credential and without.
 const DISCARDED_BYTES_MAX: usize = 16 * 1024 * 1024;
+const OPEN_DISCARDED_BYTES_MAX: usize = 256 * 1024;
+/// What the first piece of a longer body gets room for, at least.
+const FIRST_ROOM: usize = 1024;
 
 /// A JSON body, read into `T`.
 #[derive(Debug)]
@@ -66,11 +71,30 @@ pub(crate) fn check_is_json(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(Code::NotJson, "send the body as JSON, with the header `Content-Type: application/json`"))
 }
 
-/// The whole body, or why not. A body takes its time: whoever was let in with its head may have been shut out since.
-pub(crate) async fn read(app: &App, of: &Extensions, body: Body, max: usize) -> Result<Bytes, Problem> {
+/// A body that has arrived. What it takes is counted until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Received {
+    bytes: Bytes,
+    _part: Part,
+}
+
+impl std::ops::Deref for Received {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// The whole body, or why not. The credential is checked again at the end: it may have been revoked while the body arrived.
+pub(crate) async fn read(app: &App, of: &Extensions, body: Body, max: usize) -> Result<Received, Problem> {
     let (caller, within) = (of.get::<Caller>(), app.limits.body_within);
+    let bounds = match caller {
+        Some(_) => Bounds { max, discarded: DISCARDED_BYTES_MAX },
+        None => Bounds { max: max.min(OPEN_BODY_BYTES_MAX), discarded: OPEN_DISCARDED_BYTES_MAX },
+    };
     let part = app.bodies.begin(caller.map(|caller| &caller.actor));
-    let Ok(collected) = tokio::time::timeout(within, collect(body, max, part)).await else {
+    let Ok(collected) = tokio::time::timeout(within, collect(body, bounds, part)).await else {
         let detail = format!("the body did not arrive within {} s: send it again", within.as_secs());
         return Err(Problem::new(Code::TooSlow, detail));
     };
@@ -80,37 +104,62 @@ pub(crate) async fn read(app: &App, of: &Extensions, body: Body, max: usize) -> 
     collected
 }
 
-/// The whole body, unless it is longer than `max`. What is too long is still read: a connection that is closed before
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    max: usize,
+    discarded: usize,
+}
+
+/// The whole body, unless it is longer than it may be. What is too long is still read: a connection that is closed before
 /// is reset, and the client would never see why.
-async fn collect(mut body: Body, max: usize, mut part: Part<'_>) -> Result<Bytes, Problem> {
+///
+/// A frame is a slice of the buffer that the connection was read into, and keeps all of it, however short the frame is. So frames are copied into one
+/// buffer, which grows with what has arrived, and its whole capacity is counted.
+async fn collect(mut body: Body, bounds: Bounds, mut part: Part) -> Result<Received, Problem> {
+    let Bounds { max, discarded } = bounds;
     let too_large = || Problem::too_large(format!("the body is longer than {max} bytes: make it shorter"));
+    let announced = body.size_hint();
     // Who announces more than that is told at once: nothing of it is asked for (`Expect: 100-continue`), or read.
-    if body.size_hint().lower() > (max + DISCARDED_BYTES_MAX) as u64 {
+    if announced.lower() > (max + discarded) as u64 {
         return Err(too_large());
     }
-    let (mut frames, mut length) = (Vec::new(), 0);
+    let room_max = announced.exact().and_then(|n| usize::try_from(n).ok()).map_or(max, |n| n.min(max));
+    let (mut whole, mut length) = (Vec::new(), 0);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Problem::malformed("the body broke off before its end: send it again"))?;
         let Ok(data) = frame.into_data() else { continue };
         length += data.len();
-        if length > max + DISCARDED_BYTES_MAX {
+        if length > max + discarded {
             break;
         }
         if length > max {
-            frames.clear();
-        } else {
-            // Most are there at once, and hold nothing up.
-            if !body.is_end_stream() {
-                part.take(data.len())?;
-            }
-            frames.push(data);
+            whole = Vec::new();
+            part.clear();
+            continue;
         }
+        if whole.is_empty() && body.is_end_stream() {
+            // Nearly every body comes in one piece. Its connection reads nothing more before it is answered, so that it holds this one buffer.
+            return Ok(Received { bytes: data, _part: part });
+        }
+        make_room(&mut whole, data.len(), room_max, &mut part)?;
+        whole.extend_from_slice(&data);
     }
     if length > max {
         return Err(too_large());
     }
-    // Mostly there is one, which needs no copy.
-    Ok(if frames.len() == 1 { frames.swap_remove(0) } else { frames.concat().into() })
+    Ok(Received { bytes: whole.into(), _part: part })
+}
+
+/// Room for `more` bytes. It doubles, so that copying stays linear, and is never more than the body may need.
+fn make_room(whole: &mut Vec<u8>, more: usize, max: usize, part: &mut Part) -> Result<(), Problem> {
+    let (capacity, needed) = (whole.capacity(), whole.len() + more);
+    if needed <= capacity {
+        return Ok(());
+    }
+    let wanted = needed.max(2 * capacity).max(FIRST_ROOM).min(max.max(needed));
+    part.take(wanted - capacity)?;
+    whole.reserve_exact(wanted - whole.len());
+    Ok(())
 }
 
 /// Reads JSON; a fault names its place.
@@ -190,6 +239,71 @@ mod tests {
         n: u32,
         #[serde(default)]
         list: Vec<BTreeMap<String, u8>>,
+    }
+
+    /// A body in these pieces, each a slice of a buffer of its own that is much larger.
+    fn dribbled(pieces: usize) -> Body {
+        let piece = || Bytes::from(vec![b'x'; 64 * 1024]).slice(..1);
+        let frames = (0..pieces).map(move |_| Ok::<_, std::convert::Infallible>(piece()));
+        Body::from_stream(futures_util::stream::iter(frames))
+    }
+
+    #[tokio::test]
+    async fn a_dribbled_body_takes_what_has_arrived_and_no_more() {
+        let bodies = crate::bodies::Bodies::default();
+        let bounds = Bounds { max: 10_000, discarded: 10_000 };
+        let received = collect(dribbled(9_000), bounds, bodies.begin(None)).await.unwrap();
+        assert_eq!(
+            (received.len(), received._part.bytes()),
+            (9_000, 10_000),
+            "it never has more room than it may need"
+        );
+        drop(received);
+        let short = collect(dribbled(20), bounds, bodies.begin(None)).await.unwrap();
+        assert_eq!((short.len(), short._part.bytes()), (20, FIRST_ROOM));
+        drop(short);
+        assert_eq!(bodies.held(), (0, 0));
+        let long = collect(dribbled(10_001), bounds, bodies.begin(None)).await.unwrap_err();
+        assert_eq!(long.status(), http::StatusCode::PAYLOAD_TOO_LARGE);
+        assert_eq!(bodies.held(), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn what_was_announced_is_not_made_room_for_before_it_comes() {
+        let (bodies, bounds) = (crate::bodies::Bodies::default(), Bounds { max: 1 << 20, discarded: 0 });
+        let (end, ended) = tokio::sync::oneshot::channel::<()>();
+        let first = [Ok::<_, std::convert::Infallible>(http_body::Frame::data(Bytes::from_static(b"x")))];
+        let rest = futures_util::stream::once(async move {
+            let _ = ended.await;
+            Ok(http_body::Frame::data(Bytes::from(vec![b'x'; 99_999])))
+        });
+        let frames = futures_util::StreamExt::chain(futures_util::stream::iter(first), rest);
+        let body = Body::new(Announced(http_body_util::StreamBody::new(Box::pin(frames)), 100_000));
+        let mut collecting = std::pin::pin!(collect(body, bounds, bodies.begin(None)));
+        assert!(futures_util::FutureExt::now_or_never(collecting.as_mut()).is_none());
+        assert_eq!(bodies.held(), (FIRST_ROOM, 1));
+        end.send(()).unwrap();
+        let received = collecting.await.unwrap();
+        assert_eq!((received.len(), bodies.held()), (100_000, (100_000, 1)));
+    }
+
+    /// A body with a `Content-Length`.
+    struct Announced<B>(B, u64);
+
+    impl<B: HttpBody + Unpin> HttpBody for Announced<B> {
+        type Data = B::Data;
+        type Error = B::Error;
+
+        fn poll_frame(
+            mut self: std::pin::Pin<&mut Self>,
+            context: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Option<Result<http_body::Frame<B::Data>, B::Error>>> {
+            std::pin::Pin::new(&mut self.0).poll_frame(context)
+        }
+
+        fn size_hint(&self) -> http_body::SizeHint {
+            http_body::SizeHint::with_exact(self.1)
+        }
     }
 
     fn said(json: &str) -> String {

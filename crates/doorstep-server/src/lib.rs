@@ -13,6 +13,7 @@ mod problem;
 mod ask;
 mod body;
 mod bodies;
+mod answers;
 mod field;
 mod object;
 mod etag;

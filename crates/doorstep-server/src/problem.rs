@@ -178,6 +178,15 @@ impl Problem {
         }
     }
 
+    /// Too many credentials from this address were refused.
+    pub(crate) fn too_many_refused(wait: Millis) -> Self {
+        let after = whole_seconds(wait);
+        let detail = format!(
+            "too many credentials from this address were refused: check the one that is sent, and try again in {after} s"
+        );
+        Self::later(Code::TooManyRefused, detail, after)
+    }
+
     /// The same key, but not the same request.
     fn key_reused() -> Self {
         Self::new(

@@ -7,28 +7,40 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
+use doorstep_core::id::TenantId;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
+use crate::answers::{self, HeldBy};
 use crate::api;
 use crate::app::App;
 use crate::auth::{leave, source};
+use crate::bodies::Part;
 use crate::openapi;
 use crate::problem::{Code, Problem};
 use crate::searches::share;
+use crate::shares::Share;
 
 pub fn router(app: Arc<App>) -> Router {
     parts(app).0
 }
 
+/// What the operator's monitoring asks, on a listener of its own: no key is needed, so it is for a network that is not everybody's.
+pub fn metrics_router(app: Arc<App>) -> Router {
+    let routes = OpenApiRouter::new().merge(api::health::routes()).merge(api::health::guarded_routes());
+    let (router, _) = routes.split_for_parts();
+    router.fallback(no_metrics).method_not_allowed_fallback(no_method).with_state(app)
+}
+
 /// The routes, and the document that describes them.
 pub(crate) fn parts(app: Arc<App>) -> (Router, OpenApi) {
     let guarded = guarded().route_layer(from_fn_with_state(Arc::clone(&app), guard));
-    let (router, mut document) = described(guarded).split_for_parts();
+    let open = open().route_layer(from_fn_with_state(Arc::clone(&app), finish));
+    let (router, mut document) = described(guarded, open).split_for_parts();
     openapi::polish(&mut document);
     let router = router.merge(openapi::routes(&document));
     let router = router.fallback(no_route).method_not_allowed_fallback(no_method);
@@ -38,19 +50,22 @@ pub(crate) fn parts(app: Arc<App>) -> (Router, OpenApi) {
 
 /// What the API says of itself.
 pub fn document() -> OpenApi {
-    let mut document = described(guarded()).into_openapi();
+    let mut document = described(guarded(), open()).into_openapi();
     openapi::polish(&mut document);
     document
 }
 
-fn described(guarded: OpenApiRouter<Arc<App>>) -> OpenApiRouter<Arc<App>> {
-    let open = OpenApiRouter::new()
+fn described(guarded: OpenApiRouter<Arc<App>>, open: OpenApiRouter<Arc<App>>) -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::with_openapi(openapi::description()).merge(guarded).merge(open)
+}
+
+/// Routes that need none.
+fn open() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
         .merge(api::health::routes())
         .merge(api::portal_sessions::open_routes())
         .merge(api::payloads::routes())
         .merge(api::destinations::consent::open_routes())
-        .route_layer(from_fn(finish));
-    OpenApiRouter::with_openapi(openapi::description()).merge(guarded).merge(open)
 }
 
 /// Routes that need a key.
@@ -64,6 +79,7 @@ fn guarded() -> OpenApiRouter<Arc<App>> {
         .merge(api::event_types::routes())
         .merge(api::keys::routes())
         .merge(api::audit::routes())
+        .merge(api::health::guarded_routes())
         .merge(api::portal_sessions::routes())
 }
 
@@ -71,18 +87,34 @@ fn guarded() -> OpenApiRouter<Arc<App>> {
 async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Result<Response, Problem> {
     let caller = leave(&app, &request)?;
     let share = share(&app, &caller, &request)?;
+    let part = app.bodies.begin(Some(&caller.actor));
+    let may_refuse = request.method().is_safe();
     request.extensions_mut().insert(caller);
-    let answered = async {
-        let response = next.run(request).await;
-        drop(share);
-        response
-    };
+    let answered = async move { send_slowly(next.run(request).await, share, part, may_refuse) };
     Ok(to_its_end(answered).await)
 }
 
+/// The answer, with what its request took until all of it is sent. A stream has bounds of its own, and takes nothing here.
+fn send_slowly(response: Response, share: Option<Share<TenantId>>, part: Part, may_refuse: bool) -> Response {
+    let part = match answers::count(&response, part) {
+        Ok(part) => part,
+        Err(busy) if may_refuse => return busy.into_response(),
+        // What was done has to be told.
+        Err(_) => None,
+    };
+    let takes_nothing = share.is_none() && part.is_none();
+    if takes_nothing || answers::length(&response).is_none() {
+        return response;
+    }
+    answers::keep_until_sent(response, (share, part))
+}
+
 /// What stands before the others: a code that was spent, or consent that was given, has its consequences although the client has gone.
-async fn finish(request: Request, next: Next) -> Response {
-    to_its_end(next.run(request)).await
+async fn finish(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let may_refuse = request.method().is_safe();
+    let response = to_its_end(next.run(request)).await;
+    let holder = response.extensions().get::<HeldBy>().map(|HeldBy(name)| name.clone());
+    send_slowly(response, None, app.bodies.begin_for(holder), may_refuse)
 }
 
 /// A client that hangs up must not leave its request half done: on disk, with nobody told of it. The same event again
@@ -120,6 +152,10 @@ fn is_below(rest: &str) -> bool {
 
 async fn no_route() -> Problem {
     Problem::not_found("there is nothing at this path: the API is under /v1, see /docs")
+}
+
+async fn no_metrics() -> Problem {
+    Problem::not_found("this listener has /metrics, /healthz and /readyz; the API has another address")
 }
 
 async fn no_method() -> Problem {

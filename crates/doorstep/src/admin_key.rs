@@ -1,7 +1,7 @@
 //! The first administrator's key: given, or made at the first start and printed once.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use base64::Engine as _;
@@ -18,8 +18,35 @@ const KEY_LEN: usize = 32;
 #[derive(Debug)]
 pub(crate) struct AdminKey {
     pub(crate) hash: KeyHash,
-    /// Set when it was made just now: to be shown, since it is not kept.
-    pub(crate) made: Option<String>,
+    /// Set when it was made just now.
+    pub(crate) made: Option<Made>,
+}
+
+/// A key that was made just now. It is to be shown first and its hash kept then: if the start fails before, or nobody saw it, the next start makes
+/// another one, and nobody is locked out.
+pub(crate) struct Made {
+    pub(crate) key: String,
+    path: PathBuf,
+}
+
+impl Made {
+    /// From now on it is the key.
+    pub(crate) fn keep(&self) -> anyhow::Result<()> {
+        let text = format!("{}\n", KeyHash::of(&self.key));
+        private_file::write(&self.path, &text).with_context(|| {
+            let path = self.path.display();
+            format!(
+                "cannot write {path}, so the admin key that was printed is not valid; the next start prints another one"
+            )
+        })
+    }
+}
+
+/// Without the key.
+impl std::fmt::Debug for Made {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Made").field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 impl AdminKey {
@@ -34,16 +61,14 @@ impl AdminKey {
                 let hash = text.trim().parse().ok().with_context(|| unreadable(&path))?;
                 Ok(Self { hash, made: None })
             }
-            Err(fault) if fault.kind() == io::ErrorKind::NotFound => Self::make(&path),
+            Err(fault) if fault.kind() == io::ErrorKind::NotFound => Self::make(path),
             Err(fault) => Err(fault).with_context(|| unreadable(&path)),
         }
     }
 
-    fn make(path: &Path) -> anyhow::Result<Self> {
+    fn make(path: PathBuf) -> anyhow::Result<Self> {
         let key = new_key()?;
-        let hash = KeyHash::of(&key);
-        private_file::write(path, &format!("{hash}\n")).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Self { hash, made: Some(key) })
+        Ok(Self { hash: KeyHash::of(&key), made: Some(Made { key, path }) })
     }
 }
 
@@ -67,7 +92,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let first = AdminKey::of(None, directory.path()).unwrap();
         let made = first.made.expect("it is the first start");
-        assert!(made.len() > 40 && made.starts_with("dsk_"));
+        assert!(made.key.len() > 40 && made.key.starts_with("dsk_"));
+        let again = AdminKey::of(None, directory.path()).unwrap().made.expect("the first one was not kept yet");
+        assert_ne!(again.key, made.key);
+        made.keep().unwrap();
+        let made = made.key;
         let second = AdminKey::of(None, directory.path()).unwrap();
         assert!(second.made.is_none());
         assert_eq!(second.hash.to_string(), KeyHash::of(&made).to_string());

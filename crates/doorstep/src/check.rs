@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::config::{self, Config};
 use crate::failure::{Exit, Failure};
-use crate::{master_key, output};
+use crate::{master_key, output, private_file};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -71,7 +71,13 @@ fn data_dir(path: &Path) -> Finding {
     let there = path.exists();
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let (result, detail) = match tempfile::tempfile_in(if there { path } else { parent }) {
-        Ok(_) if there => (Verdict::Ok, format!("{} can be written", path.display())),
+        Ok(_) if there => match private_file::open_to_others(path) {
+            Some(mode) => {
+                let advice = "other users of this machine can read in it: `chmod 700` it";
+                (Verdict::Warn, format!("{} can be written, but has the mode {mode:o}; {advice}", path.display()))
+            }
+            None => (Verdict::Ok, format!("{} can be written", path.display())),
+        },
         Ok(_) => (Verdict::Ok, format!("{} is made at the start", path.display())),
         Err(fault) => {
             let advice = "give this user the right to, or choose another with --data-dir";

@@ -92,7 +92,7 @@ pub(crate) fn load(
         given.extend(file::read(path, &mut faults));
     }
     given.extend(env.given);
-    given.extend(args.given());
+    given.extend(args.given(&mut faults));
     let config = keys::typed(&given, &mut faults);
 
     let settings = KEYS.iter().filter_map(|key| Some(Setting::new(key, given.remove(key.name)?))).collect();

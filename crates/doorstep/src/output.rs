@@ -12,6 +12,13 @@ pub(crate) fn note(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
+/// Prints what is told once and never again: it is a failure if nobody can have seen it.
+pub(crate) fn print_once(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    Ok(written.context("cannot write to standard output")?)
+}
+
 /// Prints what the command was asked for.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();

@@ -1,19 +1,22 @@
 //! `doorstep serve`: takes events in, delivers them, and ends without losing any.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use doorstep_server::connections::{self, ConnectionLimits};
-use doorstep_server::router::router;
+use doorstep_server::router::{metrics_router, router};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use crate::admin_key::AdminKey;
 use crate::config::{self, Config};
 use crate::failure::{Exit, Failure};
-use crate::{logging, output, runtime, wire};
+use crate::{logging, output, private_file, runtime, wire};
 
-/// A key that everything can be done with should not be guessed.
-const KEY_LEN_ADVISED: usize = 24;
+/// Connections to the listener for metrics: a scraper or two, and whoever looks after the machine.
+const METRICS_CONNECTIONS_MAX: usize = 64;
 
 pub(crate) fn run(args: &config::Args) -> Result<(), Failure> {
     let config = config::load_here(args)?.config;
@@ -25,34 +28,37 @@ pub(crate) fn run(args: &config::Args) -> Result<(), Failure> {
 
 async fn serve(config: &Config) -> Result<(), Failure> {
     let end = runtime::asked_to_end()?;
-    std::fs::create_dir_all(&config.data_dir)
-        .with_context(|| format!("cannot make the data directory {}", config.data_dir.display()))?;
     let given = config.admin_key.as_ref().map(|key| key.0.as_str());
-    if given.is_some_and(|key| key.len() < KEY_LEN_ADVISED) {
-        tracing::warn!("the admin key is short: choose one of at least {KEY_LEN_ADVISED} random characters");
-    }
     // First the port and the store: whoever finds them taken has not been given a key yet.
-    let listener = TcpListener::bind(config.listen).await.map_err(|fault| {
-        let advice = "choose another address with --listen, or stop what uses it";
-        Failure::new(
-            Exit::Failed,
-            anyhow::Error::new(fault).context(format!("cannot listen on {}: {advice}", config.listen)),
-        )
-    })?;
+    let listener = listen(config.listen, "--listen").await?;
+    let metrics = match config.metrics_listen {
+        Some(address) => Some(listen(address, "--metrics-listen").await?),
+        None => None,
+    };
     let address = listener.local_addr().context("cannot tell the address that was taken")?;
     let admin_key = AdminKey::of(given, &config.data_dir)?;
     let running = wire::start(config, admin_key.hash, address).await?;
+    if let Some(mode) = private_file::open_to_others(&config.data_dir) {
+        let (path, mode) = (config.data_dir.display(), format!("{mode:o}"));
+        tracing::warn!(data_dir = %path, mode, "other users of this machine can read in the data directory: `chmod 700` it");
+    }
     tracing::info!(destinations = running.n_destinations, data_dir = %config.data_dir.display(), "ready");
-    if let Some(key) = &admin_key.made {
-        output::print(&format!(
+    if let Some(made) = &admin_key.made {
+        let key = &made.key;
+        output::print_once(&format!(
             "admin key: {key}\n  It is shown this once and not kept: use it as `Authorization: Bearer KEY`.\n"
         ))?;
+        made.keep()?;
+    }
+    if let Some(metrics) = &metrics {
+        let address = metrics.local_addr().context("cannot tell the address that was taken")?;
+        output::print(&format!("doorstep metrics at http://{address}/metrics\n"))?;
     }
     output::print(&format!("doorstep {} listening on http://{address}\n", env!("CARGO_PKG_VERSION")))?;
 
     let within = Duration::from_millis(config.drain_timeout_ms.0);
-    let app = std::sync::Arc::clone(&running.app);
-    let router = router(std::sync::Arc::clone(&app));
+    let app = Arc::clone(&running.app);
+    let router = router(Arc::clone(&app));
     let (run, mut died) = (running.run.clone(), false);
     let stop = async {
         tokio::select! {
@@ -61,7 +67,19 @@ async fn serve(config: &Config) -> Result<(), Failure> {
         }
         app.end_streams();
     };
-    connections::serve(listener, router, connection_limits(config), stop, within).await;
+    let (ending, mut ended) = watch::channel(());
+    let api = async {
+        connections::serve(listener, router, connection_limits(config), stop, within).await;
+        drop(ending);
+    };
+    let metrics = async {
+        let Some(listener) = metrics else { return };
+        let router = metrics_router(Arc::clone(&app));
+        let stop = async { while ended.changed().await.is_ok() {} };
+        let limits = ConnectionLimits::default().with_connections(METRICS_CONNECTIONS_MAX, None);
+        connections::serve(listener, router, limits, stop, Duration::ZERO).await;
+    };
+    tokio::join!(api, metrics);
     drop(app);
     if died {
         // Nothing is lost: whoever watches over this process starts it again.
@@ -73,6 +91,13 @@ async fn serve(config: &Config) -> Result<(), Failure> {
         () = again => tracing::warn!("asked again: ended at once; what was in flight is sent again after the next start"),
     }
     Ok(())
+}
+
+async fn listen(address: SocketAddr, flag: &str) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|fault| {
+        let advice = format!("choose another address with {flag}, or stop what uses it");
+        Failure::new(Exit::Failed, anyhow::Error::new(fault).context(format!("cannot listen on {address}: {advice}")))
+    })
 }
 
 fn connection_limits(config: &Config) -> ConnectionLimits {

@@ -106,6 +106,7 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAd
         ingest_rate: config.ingest_per_second.map(|n| IngestRate { per_second: n, burst: n }),
         strict_event_types: config.strict_event_types,
         quota,
+        require_verification: config.require_verification,
         ..Limits::default()
     };
     let place = Place {

@@ -49,7 +49,10 @@ pub enum UrlFault {
     BadName(String),
     #[error("the host name `{0}` is not public; the operator can permit its range with DOORSTEP_ALLOW_TARGETS")]
     PrivateName(String),
-    #[error("{address} is in {denial}; the operator can permit its range with DOORSTEP_ALLOW_TARGETS")]
+    /// Why it is denied is not told: a tenant could find out which addresses are this machine's.
+    #[error(
+        "{address} is not an address that may be delivered to; the operator can permit its range with DOORSTEP_ALLOW_TARGETS"
+    )]
     Forbidden { address: IpAddr, denial: Denial },
 }
 

@@ -164,11 +164,14 @@ pub(crate) struct TestResult {
 async fn create(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Json(new): Json<DestinationBody>,
+    Json(mut new): Json<DestinationBody>,
 ) -> Result<Response, Problem> {
     let tenant_id = new.tenant_id.ok_or_else(|| Problem::invalid_at("/tenant_id", "is missing: say whose it is"))?;
     if app.engine.tenant(caller.reach, tenant_id).is_none() {
         return Err(Problem::names_nothing("/tenant_id", format!("there is no tenant {tenant_id}")));
+    }
+    if app.limits.require_verification {
+        new.require_verification(None, app.engine.rules())?;
     }
     let (settings, secrets, secret) = new.read(app.engine.rules())?;
     let now = app.engine.now();
@@ -223,10 +226,13 @@ async fn change(
     caller: Caller,
     Id(id): Id<DestinationId>,
     headers: HeaderMap,
-    Json(change): Json<DestinationBody>,
+    Json(mut change): Json<DestinationBody>,
 ) -> Result<Response, Problem> {
     let before = known(&app, &caller, id)?;
     check_match(&headers, &before)?;
+    if app.limits.require_verification {
+        change.require_verification(Some(&before.settings), app.engine.rules())?;
+    }
     let mut changed = Destination::clone(&before);
     change.apply(&mut changed, app.engine.rules())?;
     check(&app, &changed)?;

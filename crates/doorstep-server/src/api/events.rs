@@ -209,11 +209,13 @@ async fn take_one(app: &App, reach: Reach, request: Request) -> Result<(Accepted
     let new = match form {
         Form::Own => body::parse::<Object<_>>(&bytes)?.0,
         Form::Structured => cloud::structured(&bytes, &head.uri)?,
-        Form::Binary => cloud::binary(&head, bytes.clone())?,
+        Form::Binary => cloud::binary(&head, &bytes)?,
     };
     let mut intake =
         Intake { app, reach, form, trace: trace(&head.headers), suggest_max: SUGGESTED_MAX, standing: None };
     let offer = intake.read(new, key.as_ref()).await?;
+    // The offer has its own copy of the payload: the body need not wait for the disk.
+    drop(bytes);
     let id = offer.event.id.clone();
     let accepted = app.engine.accept(reach, vec![offer]).await?.pop().unwrap_or(Err(Refusal::NotFound))?;
     let replayed = key.is_some() && accepted.duplicate;
@@ -318,6 +320,7 @@ async fn accept_batch(State(app): State<Arc<App>>, caller: Caller, request: Requ
         });
     }
     let standing = intake.standing;
+    drop(bytes);
     let mut answers = app.engine.accept(caller.reach, offers).await?.into_iter();
     let mut replayed = key.is_some();
     let mut result = |read: Result<EventId, Problem>| -> Result<AcceptedView, Problem> {

@@ -3,20 +3,53 @@
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use doorstep_core::engine::Health;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde::Serialize;
+use tokio::time::Instant;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
 
+/// The engine is asked how it is doing this often at most, however many ask here: it makes the writer and the run loop work.
+pub(crate) const ASKED_EVERY: Duration = Duration::from_secs(1);
+/// Without an answer by then, it is not well.
+pub(crate) const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
+
+/// These need no key.
 pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new().routes(routes!(alive)).routes(routes!(ready)).routes(routes!(metrics))
+    OpenApiRouter::new().routes(routes!(alive)).routes(routes!(ready))
+}
+
+/// On the API's own listener these need a key: they tell how much traffic there is.
+pub(crate) fn guarded_routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(metrics))
+}
+
+/// How the engine was doing when it was last asked; `None`: it did not answer.
+#[derive(Debug, Default)]
+pub(crate) struct LastHealth(tokio::sync::Mutex<Option<(Instant, Option<Health>)>>);
+
+impl LastHealth {
+    /// Asked at the same time, one asks and the others wait for its answer.
+    async fn get<E>(&self, ask: impl Future<Output = Result<Health, E>>) -> Option<Health> {
+        let mut last = self.0.lock().await;
+        if let Some((at, health)) = *last
+            && at.elapsed() < ASKED_EVERY
+        {
+            return health;
+        }
+        let health = tokio::time::timeout(ANSWERED_WITHIN, ask).await.ok().and_then(Result::ok);
+        *last = Some((Instant::now(), health));
+        health
+    }
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -37,8 +70,8 @@ async fn alive() -> &'static str {
     responses((status = 200, body = Readiness), (status = 503, body = Readiness)))]
 async fn ready(State(app): State<Arc<App>>) -> Response {
     let mut reasons = Vec::new();
-    match app.engine.health().await {
-        Ok(health) => {
+    match app.health.get(app.engine.health()).await {
+        Some(health) => {
             if !health.writes {
                 reasons.push("the store does not take writes");
             }
@@ -46,7 +79,7 @@ async fn ready(State(app): State<Arc<App>>) -> Response {
                 reasons.push("deliveries are not running: the process is shutting down");
             }
         }
-        Err(_) => reasons.push("the engine does not answer"),
+        None => reasons.push("the engine does not answer"),
     }
     let ready = reasons.is_empty();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -54,10 +87,12 @@ async fn ready(State(app): State<Arc<App>>) -> Response {
 }
 
 /// Figures for Prometheus
-#[utoipa::path(get, path = "/metrics", tag = "health", security(()), responses((status = 200, body = String, content_type = "text/plain")))]
+///
+/// Where the server has a listener of its own for them (`metrics_listen`), they need no key there.
+#[utoipa::path(get, path = "/metrics", tag = "health", responses((status = 200, body = String, content_type = "text/plain")))]
 async fn metrics(State(app): State<Arc<App>>) -> Response {
     let counts = &app.counts;
-    let in_flight = app.engine.health().await.map_or(0, |health| health.in_flight as u64);
+    let in_flight = app.health.get(app.engine.health()).await.map_or(0, |health| health.in_flight as u64);
     let mut text = String::new();
     let mut family = |name: &str, kind: &str, help: &str, samples: &[(&str, u64)]| {
         // Writing to a string does not fail.
@@ -77,4 +112,34 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
     family("doorstep_events_total", "counter", "Events that producers have sent, by what became of them.", &results);
     family("doorstep_in_flight_requests", "gauge", "Requests to receivers that are under way.", &[("", in_flight)]);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn however_many_ask_the_engine_is_asked_once_a_second() {
+        let (last, asked) = (LastHealth::default(), Cell::new(0));
+        let ask = async || {
+            asked.set(asked.get() + 1);
+            tokio::task::yield_now().await;
+            Ok::<_, ()>(Health { writes: true, sends: true, in_flight: asked.get() })
+        };
+        let seen = futures_util::future::join_all((0..1_000).map(|_| last.get(ask()))).await;
+        assert_eq!((asked.get(), seen.iter().flatten().count()), (1, 1_000));
+        tokio::time::advance(ASKED_EVERY - Duration::from_millis(1)).await;
+        assert_eq!(last.get(ask()).await.unwrap().in_flight, 1);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(last.get(ask()).await.unwrap().in_flight, 2, "what is older is asked for anew");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_engine_that_does_not_answer_is_not_waited_for_without_end() {
+        let last = LastHealth::default();
+        assert!(last.get(std::future::pending::<Result<_, ()>>()).await.is_none());
+        assert!(last.get(async { Err(()) }).await.is_none());
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use doorstep_core::id::{DestinationId, EventId};
@@ -15,6 +16,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::answers::HeldBy;
 use crate::app::App;
 use crate::ask::{Id, Query};
 use crate::problem::{Code, Problem};
@@ -66,7 +68,9 @@ async fn fetch(
         (CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),
         (CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox")),
     ];
-    Ok((headers, event.payload.clone()).into_response())
+    // Whoever reads it slowly takes from the receivers of this destination, and of no other.
+    let held_by = Extension(HeldBy(asked.destination_id.to_string()));
+    Ok((headers, held_by, event.payload.clone()).into_response())
 }
 
 fn forbidden() -> Problem {

@@ -27,6 +27,7 @@ use crate::app::App;
 use crate::ask::Query;
 use crate::auth::caller::Caller;
 use crate::auth::cookie;
+use crate::auth::slowed_down;
 use crate::auth::source::Source;
 use crate::body::Json;
 use crate::problem::{Code, Problem};
@@ -166,7 +167,7 @@ async fn enter(
         let detail = "this code is not good (any more): it works once, within five minutes. Open the portal again";
         let problem = Problem::unauthorized(detail);
         app.strangers.wrong_code(named, from, &problem);
-        problem
+        slowed_down(&app, from, problem)
     };
     let id = named.ok_or_else(wrong)?;
     let session = app.sessions.get(id).ok_or_else(wrong)?;

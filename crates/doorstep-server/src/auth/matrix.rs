@@ -13,10 +13,9 @@ use super::world::{ADMIN, REGISTERED, Things, With, World, a_guess};
 use crate::router::parts;
 
 /// What anybody may ask.
-const OPEN: [(&str, &str); 7] = [
+const OPEN: [(&str, &str); 6] = [
     ("GET", "/healthz"),
     ("GET", "/readyz"),
-    ("GET", "/metrics"),
     ("POST", "/portal/session"),
     // The link is a key of its own.
     ("GET", "/v1/events/{id}/payload"),
@@ -34,12 +33,15 @@ enum For {
     /// Administrators that are not limited to a tenant.
     Operator,
     PortalSessions,
+    /// Figures about all tenants together: whoever reads, and is not limited to one.
+    Metrics,
 }
 
 fn meant_for(method: &str, path: &str) -> For {
     let part = path.split('/').nth(2).unwrap_or_default();
     match (method, part) {
         _ if path == "/portal/session" => For::PortalSessions,
+        _ if path == "/metrics" => For::Metrics,
         (_, "keys" | "portal-sessions" | "audit") => For::Admin,
         ("GET", _) => For::Read,
         (_, "tenants" | "event-types") => For::Operator,
@@ -136,15 +138,17 @@ impl Who {
             (Self::FromElsewhere, _) => forbidden,
             (Self::PortalFromElsewhere, _) if method != "GET" => forbidden,
             (Self::Portal | Self::PortalFromElsewhere, For::Read | For::Operate | For::PortalSessions) => None,
-            (Self::Portal | Self::PortalFromElsewhere, For::Ingest | For::Admin | For::Operator) => forbidden,
+            (Self::Portal | Self::PortalFromElsewhere, For::Ingest | For::Admin | For::Operator | For::Metrics) => {
+                forbidden
+            }
             (Self::FirstAdministrator | Self::Holder { .. }, For::PortalSessions) => forbidden,
             (Self::FirstAdministrator, _) => None,
             (Self::Holder { scope, bound }, wanted) => {
                 let fits = match scope {
                     Scope::Ingest => wanted == For::Ingest,
-                    Scope::Read => wanted == For::Read,
+                    Scope::Read => wanted == For::Read || wanted == For::Metrics && !bound,
                     Scope::Operate => wanted == For::Operate,
-                    Scope::Admin => wanted != For::Operator || !bound,
+                    Scope::Admin => !matches!(wanted, For::Operator | For::Metrics) || !bound,
                 };
                 if fits { None } else { forbidden }
             }

@@ -19,6 +19,7 @@ const READ: Need = Need::Has(Scope::Read);
 const OPERATE: Need = Need::Has(Scope::Operate);
 const INGEST: Need = Need::Has(Scope::Ingest);
 const ADMIN: Need = Need::Has(Scope::Admin);
+const READ_ALL: Need = Need::Everywhere(Scope::Read);
 const OPERATOR: Need = Need::Everywhere(Scope::Admin);
 
 pub(crate) const RULES: &[(Method, &str, Need)] = &[
@@ -63,6 +64,7 @@ pub(crate) const RULES: &[(Method, &str, Need)] = &[
     (Method::GET, "/v1/audit", ADMIN),
     (Method::POST, "/v1/portal-sessions", ADMIN),
     (Method::DELETE, "/v1/portal-sessions", ADMIN),
+    (Method::GET, "/metrics", READ_ALL),
     (Method::GET, "/portal/session", Need::PortalSession),
     (Method::DELETE, "/portal/session", Need::PortalSession),
 ];

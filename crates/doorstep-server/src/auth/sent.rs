@@ -18,6 +18,8 @@ type Sent = BTreeSet<(String, u16, String)>;
 
 /// A tenant's producers may send this many events at once.
 const BURST: usize = 2;
+/// So many refused credentials are too many. One more is allowed each second, and this machine may be slow.
+const TOO_MANY: usize = 80;
 
 fn described() -> Sent {
     let mut all = Sent::new();
@@ -74,24 +76,25 @@ async fn examples(world: &World, method: &str, path: &str) -> Vec<Example> {
             limit_rate(world).await;
             let same = with(vec![key(ADMIN), ("idempotency-key", "once".to_owned())], &body);
             // One more comes back each second, and this machine may be slow.
-            [vec![same; BURST], vec![usual; 10], vec![stranger]].concat()
+            [vec![same; BURST], vec![usual; 10], vec![stranger; TOO_MANY]].concat()
         }
         // Until it is too often.
-        ("POST", "/v1/destinations/{id}/test") => [vec![usual; 30], vec![stranger]].concat(),
+        ("POST", "/v1/destinations/{id}/test") => [vec![usual; 30], vec![stranger; TOO_MANY]].concat(),
         ("POST", "/v1/destinations/{id}/verify") => {
             ask_for_consent(world).await;
-            [vec![usual; 30], vec![stranger]].concat()
+            [vec![usual; 30], vec![stranger; TOO_MANY]].concat()
         }
         ("POST", "/portal/session") => {
             let (_, made) = world.ask("POST", "/v1/portal-sessions", json!({ "tenant_id": world.own.tenant })).await;
             // It is good once.
-            vec![with(vec![], &json!({ "code": made["code"] })); 2]
+            vec![with(vec![], &json!({ "code": made["code"] })); TOO_MANY]
         }
         (_, "/portal/session") => {
             let cookie = format!("doorstep_portal={}", world.portal(&world.own.tenant).await);
-            vec![stranger, with(vec![("cookie", cookie), ("sec-fetch-site", "same-origin".to_owned())], &body)]
+            let usual = with(vec![("cookie", cookie), ("sec-fetch-site", "same-origin".to_owned())], &body);
+            [vec![stranger; TOO_MANY], vec![usual]].concat()
         }
-        _ => vec![usual, stranger],
+        _ => [vec![usual], vec![stranger; TOO_MANY]].concat(),
     }
 }
 

@@ -30,7 +30,8 @@ impl Peers {
     }
 }
 
-fn counted_as(peer: IpAddr) -> IpAddr {
+/// An address, or the network that it belongs to.
+pub(crate) fn counted_as(peer: IpAddr) -> IpAddr {
     match peer {
         IpAddr::V4(_) => peer,
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & V6_NETWORK).into(),

@@ -60,7 +60,7 @@ const OWN: &[(Method, &str, &[&[Code]])] = &[
     (Method::POST, "/v1/events/batch", NOTHING),
     (Method::GET, "/v1/events", &[READS]),
     (Method::GET, "/v1/events/{id}", &[READS]),
-    (Method::GET, "/v1/events/{id}/payload", &[READS, &[Code::BadLink, Code::Gone]]),
+    (Method::GET, "/v1/events/{id}/payload", &[READS, &[Code::BadLink, Code::Gone, Code::Busy]]),
     (Method::GET, "/v1/deliveries", &[READS, RUNS]),
     (Method::GET, "/v1/deliveries/{id}", &[READS, RUNS]),
     (Method::POST, "/v1/deliveries/{id}/retry", &[READS, &[Code::NotDead, Code::DestinationGone]]),
@@ -81,7 +81,7 @@ const OWN: &[(Method, &str, &[&[Code]])] = &[
     (Method::POST, "/v1/portal-sessions", &[&[Code::NotFound, Code::TooManyPortalSessions]]),
     (Method::DELETE, "/v1/portal-sessions", &[&[Code::NotFound]]),
     // The code is the credential.
-    (Method::POST, "/portal/session", &[&[Code::Unauthorized, Code::CrossSite]]),
+    (Method::POST, "/portal/session", &[&[Code::Unauthorized, Code::TooManyRefused, Code::CrossSite]]),
     // It may end between being let in and being looked for.
     (Method::GET, "/portal/session", &[&[Code::NotFound]]),
     (Method::DELETE, "/portal/session", &[&[Code::NotFound]]),
@@ -121,7 +121,7 @@ fn codes(method: &Method, path: &str, operation: &Operation) -> Vec<Code> {
 /// Why somebody is not let in.
 fn guarded(method: &Method, need: Need) -> Vec<Code> {
     // Whoever is limited to a tenant may have too much under way.
-    let mut codes = vec![Code::Unauthorized, Code::WrongSource, Code::Internal, Code::Busy];
+    let mut codes = vec![Code::Unauthorized, Code::TooManyRefused, Code::WrongSource, Code::Internal, Code::Busy];
     if !method.is_safe() {
         codes.push(Code::CrossSite);
     }

@@ -115,6 +115,8 @@ codes! {
          `limit` and `used` how much. Try again after `Retry-After`.";
     TooOften "too_often" TOO_MANY_REQUESTS "That is too often"
         "One tenant's destinations are tested, or asked for consent, only so often: try again after `Retry-After`.";
+    TooManyRefused "too_many_refused_credentials" TOO_MANY_REQUESTS "Too many refused credentials"
+        "Too many credentials from this address were refused: check the one that is sent, and try again after `Retry-After`.";
     Internal "internal" INTERNAL_SERVER_ERROR "Something is broken"
         "A fault of ours, which the operator finds in the log. Whether anything was changed is not known.";
     Busy "busy" SERVICE_UNAVAILABLE "Too much is waiting"

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, Command, FromArgMatches};
 
-use super::{Given, Givens, KEYS, Key, Origin, Shape};
+use super::{ConfigFaults, Given, Givens, KEYS, Key, Origin, Shape};
 
 /// For commands that need the configuration: `#[command(flatten)] config: config::Args`.
 #[derive(Clone, Default)]
@@ -15,12 +15,23 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(super) fn given(&self) -> Givens {
+    /// What the flags say. A secret is refused: every user of the machine can read the arguments of a process.
+    pub(super) fn given(&self, faults: &mut ConfigFaults) -> Givens {
+        for (key, _) in self.flags.iter().filter(|(key, _)| key.shape == Shape::Secret) {
+            faults.add(format!(
+                "--{} is not accepted, because other users of this machine can read the arguments of a process: set {}, or name a file \
+                 that holds it with {}",
+                key.flag(),
+                key.env(),
+                key.env_file()
+            ));
+        }
         let given = |key: &Key, text: &String| Given {
             text: text.clone(),
             origin: Origin::Flag { name: format!("--{}", key.flag()) },
         };
-        self.flags.iter().map(|(key, text)| (key.name, given(key, text))).collect()
+        let open = self.flags.iter().filter(|(key, _)| key.shape != Shape::Secret);
+        open.map(|(key, text)| (key.name, given(key, text))).collect()
     }
 }
 
@@ -51,6 +62,8 @@ impl clap::Args for Args {
                     Shape::Switch => "BOOL",
                     Shape::List => "LIST",
                 })
+                // Known only to be refused with a reason.
+                .hide(key.shape == Shape::Secret)
                 .allow_hyphen_values(true)
                 .help(format!("{text} [env: {}]{default}", key.env()))
         };

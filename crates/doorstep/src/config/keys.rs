@@ -77,6 +77,8 @@ macro_rules! settings {
 settings! {
     /// Address and port of the API and the web pages.
     listen: SocketAddr = "127.0.0.1:8080", Text, value::address;
+    /// Address and port of a listener of its own for /metrics, /healthz and /readyz, without a key. None: /metrics is served with the API and needs a key with the scope read or admin.
+    metrics_listen: Option<SocketAddr> = "", Text, value::optional_address;
     /// URL under which receivers and browsers reach this server, for links to payloads and to the portal. Without it the former have the address of the API (thin payloads are refused if that is every address), and the latter are paths.
     public_url: Option<String> = "", Text, value::public_url;
     /// Proxies before this server, by address or range, whose Forwarded or X-Forwarded-For headers say where a request comes from.
@@ -93,7 +95,7 @@ settings! {
     data_dir: PathBuf = "./doorstep-data", Text, value::path;
     /// Database to use instead of SQLite in the data directory. PostgreSQL comes in a later release.
     database_url: Option<Secret<String>> = "", Secret, value::database_url;
-    /// Key of the first administrator. Without it one is made at the first start and printed once.
+    /// Key of the first administrator, 24 characters at least. Without it one is made at the first start and printed once.
     admin_key: Option<Secret<String>> = "", Secret, value::admin_key;
     /// Key that encrypts stored secrets: 32 bytes in base64. Without it one is made in the data directory.
     master_key: Option<Secret<KeyBytes>> = "", Secret, value::master_key;
@@ -119,6 +121,8 @@ settings! {
     queued_per_tenant_max: u64 = "10000000", Number, value::between(0, (1 << 53) - 1);
     /// Bytes of events and attempts that are stored for one tenant, unless it has a quota of its own; more are refused with 429. 0 for no limit; none: half of the data directory's disk.
     stored_bytes_per_tenant_max: Option<u64> = "", Number, value::optional(value::between(0, (1 << 53) - 1));
+    /// Whether receivers must consent before anything is sent to a new destination or a changed URL, whatever the tenant chose: true or false. Destinations that exist are left as they are.
+    require_verification: bool = "false", Switch, value::switch;
     /// Whether events of types that nobody has registered are refused: true or false.
     strict_event_types: bool = "false", Switch, value::switch;
     /// Events a second that a tenant without a rate of its own may send; none: as many as it likes.

@@ -115,6 +115,23 @@ fn a_secret_may_come_from_a_file_and_is_never_shown() {
 }
 
 #[test]
+fn a_secret_is_refused_as_a_flag_and_not_repeated() {
+    for (flag, value, told) in [
+        (
+            "--admin-key",
+            "hunter2-hunter2-hunter2-hunter2",
+            "DOORSTEP_ADMIN_KEY, or name a file that holds it with DOORSTEP_ADMIN_KEY_FILE",
+        ),
+        ("--master-key", "hunter2", "set DOORSTEP_MASTER_KEY, or"),
+        ("--database-url", "postgres://u:hunter2@db/x", "set DOORSTEP_DATABASE_URL, or"),
+    ] {
+        let faults = desk("").faults(&[flag, value], &[]);
+        assert!(faults.contains(&format!("{flag} is not accepted")) && faults.contains(told), "{faults}");
+        assert!(!faults.contains("hunter2"), "{faults}");
+    }
+}
+
+#[test]
 fn all_faults_are_told_together_with_place_and_remedy() {
     let desk = desk("payload_max_bytes = 5\n\nlissen = '127.0.0.1:1'\nlog_level = true\n");
     let env = [("DOORSTEP_LOG_FORMT", "json"), ("DOORSTEP_MASTER_KEY", "hunter2")];
@@ -139,7 +156,9 @@ fn each_bad_value_is_answered_with_what_would_be_right() {
         ("DOORSTEP_DATA_DIR", "", "path of a directory"),
         ("DOORSTEP_DATABASE_URL", "postgres://u:hunter2@db/x", "PostgreSQL comes in a later release"),
         ("DOORSTEP_DATABASE_URL", "mysql://u:hunter2@db/x", "must start with postgres://"),
-        ("DOORSTEP_ADMIN_KEY", "hunter two", "printable ASCII characters without spaces"),
+        ("DOORSTEP_ADMIN_KEY", "hunter two and a few characters more", "printable ASCII characters without spaces"),
+        ("DOORSTEP_ADMIN_KEY", "only-23-characters-long", "24 to 256 printable ASCII characters"),
+        ("DOORSTEP_METRICS_LISTEN", "9090", "IP address and a port"),
         ("DOORSTEP_MASTER_KEY", "aHVudGVyMg==", "32 bytes in base64"),
         ("DOORSTEP_ALLOW_TARGETS", "10.0.0.0/8,db.internal", "`db.internal` is neither an address nor a CIDR"),
         ("DOORSTEP_LOG_FORMAT", "xml", "auto, pretty or json"),
@@ -217,7 +236,8 @@ fn the_page_lists_every_key_as_it_is() {
     for key in KEYS {
         let default = if key.default.is_empty() { "none".to_owned() } else { format!("`{}`", key.default) };
         let (name, env, flag, about) = (key.name, key.env(), key.flag(), key.about());
-        let row = format!("| `{name}` | `{env}` | `--{flag}` | {default} | {about} |");
+        let flag = if key.shape == Shape::Secret { "refused".to_owned() } else { format!("`--{flag}`") };
+        let row = format!("| `{name}` | `{env}` | {flag} | {default} | {about} |");
         assert!(page.contains(&row), "missing on the page:\n{row}");
     }
     let rows = page.lines().filter(|line| line.starts_with("| `")).count();

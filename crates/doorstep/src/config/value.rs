@@ -31,10 +31,16 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+/// The admin key opens everything: it must not be short enough to be guessed.
+const ADMIN_KEY_BYTES_MIN: usize = 24;
 const PUBLIC_URL_BYTES_MAX: usize = 512;
 
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "give an IP address and a port, such as 127.0.0.1:8080 or [::]:8080".to_owned())
+}
+
+pub(super) fn optional_address(text: &str) -> Result<Option<SocketAddr>, String> {
+    if text.is_empty() { Ok(None) } else { address(text).map(Some) }
 }
 
 /// Kept without the slash at its end.
@@ -67,9 +73,13 @@ pub(super) fn database_url(text: &str) -> Result<Option<Secret<String>>, String>
 pub(super) fn admin_key(text: &str) -> Result<Option<Secret<String>>, String> {
     match text {
         "" => Ok(None),
-        // One that is too short to be safe is for the operator to choose; the server warns of it.
-        _ if text.len() > KEY_BYTES_MAX || !text.bytes().all(|byte| byte.is_ascii_graphic()) => {
-            Err(format!("give at most {KEY_BYTES_MAX} printable ASCII characters without spaces"))
+        _ if !(ADMIN_KEY_BYTES_MIN..=KEY_BYTES_MAX).contains(&text.len())
+            || !text.bytes().all(|byte| byte.is_ascii_graphic()) =>
+        {
+            Err(format!(
+                "give {ADMIN_KEY_BYTES_MIN} to {KEY_BYTES_MAX} printable ASCII characters without spaces, such as `openssl rand -base64 32` \
+                 prints; or leave it out, to have one made at the first start"
+            ))
         }
         _ => Ok(Some(Secret(text.to_owned()))),
     }

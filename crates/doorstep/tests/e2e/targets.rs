@@ -245,7 +245,7 @@ fn name_server(says: Arc<Mutex<Vec<Ipv4Addr>>>) -> Option<Ipv4Addr> {
 }
 
 #[test]
-fn the_machines_own_addresses_are_refused_as_such() {
+fn the_machines_own_addresses_are_refused_like_any_other() {
     // Nothing is sent: the system only says which address it would send from.
     let outward = UdpSocket::bind("0.0.0.0:0").unwrap();
     if outward.connect("192.0.2.1:9").is_err() {
@@ -256,10 +256,17 @@ fn the_machines_own_addresses_are_refused_as_such() {
     let server = Server::start_with(&home, &[]);
     let mut client = server.client();
     let tenant = client.tenant();
-    let body = json!({"tenant_id": tenant, "url": format!("https://{own}/")});
-    let refused = client.post("/v1/destinations", &body);
-    assert_eq!(refused.status, 422);
-    assert!(refused.text().contains("an address of this machine"), "{}", refused.text());
+    let mut told = |address: &str| {
+        let body = json!({"tenant_id": tenant, "url": format!("https://{address}/")});
+        let refused = client.post("/v1/destinations", &body);
+        assert_eq!(refused.status, 422, "{}", refused.text());
+        refused.text().replace(address, "ADDRESS")
+    };
+    let of_own = told(&own.to_string());
+    assert!(of_own.contains("ADDRESS is not an address that may be delivered to"), "{of_own}");
+    for other in ["10.0.0.1", "127.0.0.1", "169.254.169.254", "192.0.2.1"] {
+        assert_eq!(told(other), of_own, "whose address it is must not be told");
+    }
 }
 
 /// A server that asks this name server, by a view of the file system of its own; none where that is not permitted.

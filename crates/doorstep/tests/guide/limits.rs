@@ -101,7 +101,9 @@ fn the_api_and_its_events_are_bounded_as_the_page_says() {
     says(api, "watchers whose credentials are limited to one tenant", &[part(watchers::TENANTS_PART)]);
     let head = "time for a request's head to arrive, or the next one to begin";
     says(api, head, &[duration(connections.head_within)]);
-    says(api, "time in which nothing of an answer is taken", &[duration(connections.taken_within)]);
+    let read = [kib(connections.taken_per_second_min), duration(connections.taken_within)];
+    says(api, "speed at which an answer is read", &read);
+    says(api, "buffer of a connection", &[kib(connections.buffer_max)]);
     says(api, "headers of a request", &[count(connections.headers_max)]);
     says(api, "bytes of a head, about", &[kib(connections.buffer_max)]);
     says(api, "connections", &[count(connections.connections_max)]);
@@ -241,6 +243,11 @@ fn the_engine_the_sender_and_the_store_are_bounded_as_the_page_says() {
 /// What other crates cannot see is looked up in the source: whoever changes one of these lines finds the page by this.
 #[test]
 fn what_is_private_is_bounded_as_the_page_says() {
+    let held =
+        "bytes of all bodies that are held: those on their way in, and answers of more than 16 KiB until they are sent";
+    let open = "body of a request without a credential (`POST /portal/session`)";
+    let guesses = "refused credentials from one address, or from one /64 network of IPv6";
+    let health = "how often the engine is asked for `/readyz` and `/metrics`";
     let server = [
         ("body.rs", "BODY_BYTES_MAX: usize = 256 * 1024;", "body of a request, other than events", "256 KiB"),
         ("body.rs", "DISCARDED_BYTES_MAX: usize = 16 * 1024 * 1024;", "body of a request, other than events", "16 MiB"),
@@ -260,13 +267,20 @@ fn what_is_private_is_bounded_as_the_page_says() {
         ("auth/ring.rs", "KEYS_MAX: usize = 10_000;", "API keys in use", "10,000"),
         ("auth/ring.rs", "TENANTS_PART: usize = 10;", "API keys in use", "a tenth"),
         ("auth/ring.rs", "TENANTS_PART: usize = 10;", "portal sessions", "a tenth"),
+        ("bodies.rs", "HELD_BYTES_MAX: usize = 256 * 1024 * 1024;", held, "256 MiB"),
+        ("bodies.rs", "HOLDERS_PART: usize = 4;", held, "a quarter"),
+        ("answers.rs", "UNCOUNTED_BYTES_MAX: usize = 16 * 1024;", held, "16 KiB"),
+        ("body.rs", "OPEN_BODY_BYTES_MAX: usize = 4 * 1024;", open, "4 KiB"),
+        ("body.rs", "OPEN_DISCARDED_BYTES_MAX: usize = 256 * 1024;", open, "256 KiB"),
+        ("auth/guesses.rs", "REFUSED_PER_SOURCE: IngestRate = IngestRate { per_second: 1, burst: 50 };", guesses, "50"),
         (
-            "bodies.rs",
-            "ARRIVING_BYTES_MAX: usize = 256 * 1024 * 1024;",
-            "bytes of all bodies that are on their way",
-            "256 MiB",
+            "auth/guesses.rs",
+            "SOURCES_MAX: usize = 10_000;",
+            "addresses whose refused credentials are counted",
+            "10,000",
         ),
-        ("bodies.rs", "CREDENTIALS_PART: usize = 4;", "bytes of all bodies that are on their way", "a quarter"),
+        ("api/health.rs", "ASKED_EVERY: Duration = Duration::from_secs(1);", health, "once a second"),
+        ("api/health.rs", "ANSWERED_WITHIN: Duration = Duration::from_secs(5);", health, "5 s"),
         ("auth/ring.rs", "SESSIONS_MAX: usize = 100_000;", "portal sessions", "100,000"),
         ("api/keys.rs", "CIDRS_MAX: usize = 50;", "ranges of a key (`source_cidrs`)", "50"),
         (
@@ -318,6 +332,7 @@ fn what_is_private_is_bounded_as_the_page_says() {
         ),
     ];
     let command = [
+        ("serve.rs", "METRICS_CONNECTIONS_MAX: usize = 64;", "connections to `metrics_listen`", "64"),
         ("wire.rs", "NEWS_KEPT: usize = 4_096;", "news kept for a slow watcher", "4,096"),
         ("listen/serve.rs", "CONNECTIONS_MAX: u32 = 1_024;", "connections", "1,024"),
         ("listen/serve.rs", "BODY_BYTES_MAX: usize = 1 << 20;", "body", "1 MiB"),

@@ -10,4 +10,5 @@ mod raw;
 mod clients;
 mod framing;
 mod logs;
+mod memory;
 mod strangers;

@@ -302,6 +302,34 @@ impl DestinationBody {
         Ok((settings, secrets, secret))
     }
 
+    /// The operator wants every receiver to be asked: that of a new destination, and of a URL that was not there `before`. One that is asked already stays so.
+    pub(super) fn require_verification(
+        &mut self,
+        before: Option<&DestinationSettings>,
+        rules: &AddressRules,
+    ) -> Result<(), Problem> {
+        let is_asked = before.is_some_and(|before| before.verification != Verification::None);
+        let is_same = |url: &str, before: &str| TargetUrl::parse(url, rules).is_ok_and(|url| url.as_str() == before);
+        let leads_elsewhere = match (before, &self.url) {
+            (Some(before), Some(url)) => !is_same(url, &before.url),
+            (Some(_), None) => false,
+            (None, _) => true,
+        };
+        if !is_asked && !leads_elsewhere {
+            return Ok(());
+        }
+        match self.verification {
+            Field::Given(Verification::CloudeventsOptions) => {}
+            Field::Absent if is_asked => {}
+            Field::Absent => self.verification = Field::Given(Verification::CloudeventsOptions),
+            Field::Null | Field::Given(Verification::None) => {
+                let detail = "this server sends nothing before the receiver has consented: leave it out, or give `cloudevents_options`";
+                return Err(Problem::invalid_at("/verification", detail));
+            }
+        }
+        Ok(())
+    }
+
     /// Changes one that is there.
     pub(super) fn apply(self, destination: &mut Destination, rules: &AddressRules) -> Result<(), Problem> {
         let mut faults = Vec::new();

@@ -85,7 +85,7 @@ pub(crate) struct NewEvent<'a> {
     headers: Option<BTreeMap<String, String>>,
     /// The payload, where it comes neither as JSON nor in base64.
     #[serde(skip)]
-    bytes: Option<Bytes>,
+    bytes: Option<Cow<'a, [u8]>>,
 }
 
 /// The body of a new event: its payload is JSON, or it is in base64 and has a content type.
@@ -196,7 +196,8 @@ impl<'a> NewEvent<'a> {
         let content_type = content_type(self.content_type.as_deref(), self.payload_base64.is_some());
         let content_type = content_type.map_err(|wrong| fault("/content_type", wrong)).ok();
         let payload = match self.bytes {
-            Some(bytes) => Ok(bytes),
+            Some(Cow::Borrowed(bytes)) => Ok(keep(bytes)),
+            Some(Cow::Owned(bytes)) => Ok(bytes.into()),
             None => payload(self.payload, self.payload_base64.as_deref(), keep),
         };
         let payload = payload.map_err(|(pointer, wrong)| fault(pointer, wrong)).ok();

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::str::FromStr;
 
-use bytes::Bytes;
 use doorstep_core::id::TenantId;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -147,7 +146,7 @@ pub(in super::super) fn structured<'a>(body: &'a [u8], uri: &Uri) -> Result<NewE
         // Text that is not JSON stands there as a string.
         Some(data) if !is_json && data.get().starts_with('"') => {
             let text: String = crate::body::parse(data.get().as_bytes())?;
-            new.bytes = Some(Bytes::from(text));
+            new.bytes = Some(text.into_bytes().into());
         }
         data => new.payload = data,
     }
@@ -157,7 +156,7 @@ pub(in super::super) fn structured<'a>(body: &'a [u8], uri: &Uri) -> Result<NewE
     Ok(new)
 }
 
-pub(in super::super) fn binary<'a>(head: &'a Parts, body: Bytes) -> Result<NewEvent<'a>, Problem> {
+pub(in super::super) fn binary<'a>(head: &'a Parts, body: &'a [u8]) -> Result<NewEvent<'a>, Problem> {
     let attribute = |name: &str| text(&head.headers, name);
     let needed = |name: &str| {
         attribute(name)?.ok_or_else(|| Problem::invalid_at(format!("{name}:"), "is missing: a CloudEvent has it"))
@@ -170,7 +169,7 @@ pub(in super::super) fn binary<'a>(head: &'a Parts, body: Bytes) -> Result<NewEv
     new.produced_at = time.transpose()?;
     new.content_type = text(&head.headers, CONTENT_TYPE.as_str())?.map(Cow::from);
     if !body.is_empty() {
-        new.bytes = Some(body);
+        new.bytes = Some(body.into());
     }
     Ok(new)
 }
