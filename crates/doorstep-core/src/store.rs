@@ -82,6 +82,9 @@ pub trait Store: Send + Sync {
     /// A delivery, finished or not, with its last attempts.
     fn delivery(&self, reach: Reach, id: DeliveryId) -> Reply<'_, Option<DeliveryHistory>>;
 
+    /// One attempt of a delivery, with everything that was captured of it.
+    fn attempt(&self, reach: Reach, id: DeliveryId, number: u32) -> Reply<'_, Option<Attempt>>;
+
     /// Deliveries that fit a filter, newest first.
     fn deliveries(&self, reach: Reach, filter: DeliveryFilter, page: Page) -> Reply<'_, Vec<DeliverySummary>>;
 
@@ -380,9 +383,12 @@ impl AuditFilter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryHistory {
     pub summary: DeliverySummary,
-    /// In the order in which they were made, the last [`ATTEMPTS_TOLD_MAX`] of them.
+    /// In the order in which they were made, the last [`ATTEMPTS_TOLD_MAX`] of them. Headers and bodies are there for the last [`CAPTURED_TOLD_MAX`] alone.
     pub attempts: Vec<Attempt>,
 }
+
+/// A receiver decides how much is captured of its answers, up to a bound: so it is read for so many attempts at once.
+pub const CAPTURED_TOLD_MAX: usize = 5;
 
 /// Whoever is throttled has as many attempts as it likes: what is read of them at once has an end.
 pub const ATTEMPTS_TOLD_MAX: usize = 100;

@@ -41,6 +41,27 @@ where
     }
 }
 
+/// Two IDs within the path.
+#[derive(Debug)]
+pub(crate) struct Ids<T, U>(pub(crate) T, pub(crate) U);
+
+impl<T, U> FromRequestParts<Arc<App>> for Ids<T, U>
+where
+    T: FromStr<Err: Display> + Send,
+    U: FromStr<Err: Display> + Send,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let Path((one, other)) = Path::<(String, String)>::from_request_parts(parts, app)
+            .await
+            .map_err(|_| Problem::not_found("the path holds something that is not an ID"))?;
+        let one = one.parse().map_err(|fault: T::Err| Problem::not_found(fault.to_string()))?;
+        let other = other.parse().map_err(|fault: U::Err| Problem::not_found(format!("`{other}`: {fault}")))?;
+        Ok(Self(one, other))
+    }
+}
+
 /// The query string.
 #[derive(Debug)]
 pub(crate) struct Query<T>(pub(crate) T);

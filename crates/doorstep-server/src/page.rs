@@ -1,11 +1,13 @@
 //! Lists come in pages: `?limit=&cursor=` → `{"data": […], "next_cursor": …}`.
 
 use std::fmt::Display;
+use std::io;
 use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use doorstep_core::store::Page;
+use serde::Serialize;
 
 use crate::problem::Problem;
 
@@ -13,6 +15,8 @@ use crate::problem::Problem;
 pub(crate) const LIMIT_DEFAULT: usize = 50;
 /// … and at most.
 pub(crate) const LIMIT_MAX: usize = 200;
+/// A page ends early where its lines would take more bytes than this, about. One line is always there.
+pub(crate) const PAGE_BYTES_MAX: usize = 1024 * 1024;
 /// A cursor of ours is shorter.
 pub(crate) const CURSOR_BYTES_MAX: usize = 128;
 
@@ -36,14 +40,58 @@ impl<P: FromStr + Display> Stretch<P> {
         self.limit + 1
     }
 
-    /// Cuts the page out of these, and says where the next one begins.
-    pub(crate) fn cut<T>(&self, found: &mut Vec<T>, place: impl FnOnce(&T) -> P) -> Option<String> {
-        if found.len() <= self.limit {
-            return None;
-        }
+    /// Cuts so many out of these as were asked for, and remembers where the next page may begin.
+    pub(crate) fn cut<T>(&self, found: &mut Vec<T>, place: impl Fn(&T) -> P) -> Places<P> {
+        let more = found.len() > self.limit;
         found.truncate(self.limit);
-        found.last().map(|last| cursor(self.kind, place(last)))
+        Places { kind: self.kind, of: found.iter().map(place).collect(), more }
     }
+}
+
+/// Where each line of a page is in its list.
+#[derive(Debug)]
+pub(crate) struct Places<P> {
+    kind: &'static str,
+    of: Vec<P>,
+    /// There are lines behind them.
+    more: bool,
+}
+
+impl<P: Display> Places<P> {
+    /// The lines that fit on a page, and where the next one begins.
+    pub(crate) fn fit<V: Serialize>(self, mut lines: Vec<V>) -> (Vec<V>, Option<String>) {
+        let mut room = PAGE_BYTES_MAX;
+        let fits = |line: &V| {
+            room = room.saturating_sub(bytes_of(line));
+            room > 0
+        };
+        let n = lines.iter().map(fits).take_while(|fits| *fits).count().max(1);
+        let more = self.more || n < lines.len();
+        lines.truncate(n);
+        let last = self.of.get(lines.len().wrapping_sub(1)).filter(|_| more);
+        (lines, last.map(|place| cursor(self.kind, place)))
+    }
+}
+
+/// Bytes of a line as it is sent.
+fn bytes_of(line: &impl Serialize) -> usize {
+    struct Counted(usize);
+
+    impl io::Write for Counted {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut counted = Counted(0);
+    // What cannot be written here cannot be answered with either, and is told there.
+    let _ = serde_json::to_writer(&mut counted, line);
+    counted.0
 }
 
 /// Of a list in ingest order.
@@ -104,12 +152,36 @@ mod tests {
     }
 
     #[test]
+    fn a_page_ends_early_where_its_lines_are_long_and_nothing_is_left_out() {
+        let long = |n: u64| (n, "x".repeat(PAGE_BYTES_MAX / 3));
+        let all: Vec<_> = (1..=7).rev().map(long).chain([(0, "x".repeat(2 * PAGE_BYTES_MAX))]).collect();
+        let (mut seen, mut cursor) = (Vec::new(), None::<String>);
+        loop {
+            let stretch = Stretch::<u64>::asked("dlv", Some(200), cursor.as_deref()).unwrap();
+            let mut found: Vec<_> =
+                all.iter().filter(|(n, _)| stretch.behind.is_none_or(|at| *n < at)).cloned().collect();
+            let places = stretch.cut(&mut found, |(n, _)| *n);
+            let (lines, next) = places.fit(found);
+            assert!((1..=2).contains(&lines.len()), "two fit, and one is always there");
+            seen.extend(lines.iter().map(|(n, _)| *n));
+            cursor = next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, [7, 6, 5, 4, 3, 2, 1, 0]);
+        let stretch = Stretch::<u64>::asked("dlv", None, None).unwrap();
+        assert_eq!(stretch.cut(&mut Vec::<u64>::new(), |n| *n).fit(Vec::<u64>::new()), (vec![], None));
+    }
+
+    #[test]
     fn the_next_page_begins_behind_the_last_line_of_this_one() {
         let first = Stretch::<u64>::asked("dlv", Some(2), None).unwrap();
         assert_eq!((first.behind, first.page()), (None, Page { before_seq: None, limit: 3 }));
         let mut found = vec![9, 8, 7];
-        let next = first.cut(&mut found, |last| *last);
-        assert_eq!((&found[..], first.cut(&mut found.clone(), |last| *last)), (&[9, 8][..], None));
+        let (lines, next) = first.cut(&mut found, |last| *last).fit(found.clone());
+        assert_eq!(lines, [9, 8]);
+        assert_eq!(first.cut(&mut found, |last| *last).fit(lines), (vec![9, 8], None), "there is nothing behind them");
         let second = Stretch::<u64>::asked("dlv", Some(2), next.as_deref()).unwrap();
         assert_eq!(second.page(), Page { before_seq: Some(8), limit: 3 });
         assert!(Stretch::<u64>::asked("evt", Some(2), next.as_deref()).is_err(), "a cursor of another list");

@@ -45,6 +45,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use doorstep_core::api_key::ApiKey;
+use doorstep_core::attempt::Attempt;
 use doorstep_core::audit::AuditEntry;
 use doorstep_core::delivery::Delivery;
 use doorstep_core::destination::Tenant;
@@ -148,6 +149,14 @@ impl Store for SqliteStore {
         let keys = Arc::clone(&self.keys);
         self.for_people.search(self.search_max, move |snapshot| {
             Ok(list::delivery(snapshot, &keys, id)?.filter(|history| reach.covers(history.summary.tenant_id)))
+        })
+    }
+
+    fn attempt(&self, reach: Reach, id: DeliveryId, number: u32) -> Reply<'_, Option<Attempt>> {
+        let keys = Arc::clone(&self.keys);
+        self.for_people.search(self.search_max, move |snapshot| {
+            let found = list::attempt(snapshot, &keys, id, number)?;
+            Ok(found.filter(|(tenant_id, _)| reach.covers(*tenant_id)).map(|(_, attempt)| attempt))
         })
     }
 

@@ -25,8 +25,12 @@ pub(crate) struct AttemptView {
     #[schema(value_type = Option<shape::FaultName>, required)]
     error: Option<Fault>,
     timings: TimingsView,
-    request: MessageHead,
-    response: ResponseView,
+    /// Null where a delivery is shown, except for its last five attempts: GET …/attempts/{number} has it of each.
+    #[schema(required)]
+    request: Option<MessageHead>,
+    /// Null where `request` is.
+    #[schema(required)]
+    response: Option<ResponseView>,
 }
 
 /// How long each phase took, in milliseconds; null where it was not needed (a pooled connection) or not reached.
@@ -91,14 +95,19 @@ impl AttemptView {
                 first_byte_ms: timings.first_byte.map(|span| span.0),
                 total_ms: timings.total.0,
             },
-            request: MessageHead { headers: headers(attempt.request_headers) },
-            response: ResponseView {
+            request: Some(MessageHead { headers: headers(attempt.request_headers) }),
+            response: Some(ResponseView {
                 headers: headers(attempt.response_headers),
                 body,
                 body_base64,
                 truncated: attempt.response_truncated,
-            },
+            }),
         }
+    }
+
+    /// That it was made, and what came of it.
+    pub(crate) fn without_captured(attempt: Attempt) -> Self {
+        Self { request: None, response: None, ..Self::of(attempt) }
     }
 }
 

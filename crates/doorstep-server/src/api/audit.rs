@@ -104,8 +104,8 @@ async fn list(
         before: asked.created_before.map(|at| at.0),
     };
     let mut found = app.find(caller.reach, |store, reach| store.audit(reach, filter, stretch.page())).await?;
-    let next_cursor = stretch.cut(&mut found, |(n, _)| *n);
-    let data = found.into_iter().map(|(_, entry)| AuditView::of(entry)).collect();
+    let places = stretch.cut(&mut found, |(n, _)| *n);
+    let (data, next_cursor) = places.fit(found.into_iter().map(|(_, entry)| AuditView::of(entry)).collect());
     Ok(axum::Json(AuditPage { data, next_cursor }))
 }
 

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use doorstep_core::attempt::Attempt;
 use doorstep_core::audit::Action;
 use doorstep_core::gate::{Hold, Why};
 use doorstep_core::id::{DeliveryId, DestinationId, EventId, TenantId};
 use doorstep_core::reach::Reach;
 use doorstep_core::retry::DeadReason;
 use doorstep_core::route::EventType;
-use doorstep_core::store::{DeliveryFilter, DeliveryStatus, DeliverySummary};
+use doorstep_core::store::{CAPTURED_TOLD_MAX, DeliveryFilter, DeliveryStatus, DeliverySummary};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
@@ -18,7 +19,7 @@ use utoipa_axum::routes;
 
 use super::attempts::AttemptView;
 use crate::app::App;
-use crate::ask::{Id, List};
+use crate::ask::{Id, Ids, List};
 use crate::auth::caller::Caller;
 use crate::body::OptionalJson;
 use crate::page::Stretch;
@@ -30,7 +31,12 @@ use crate::when::When;
 const NOTE_CHARS_MAX: usize = 1_000;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(get)).routes(routes!(retry)).routes(routes!(abandon))
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(get))
+        .routes(routes!(get_attempt))
+        .routes(routes!(retry))
+        .routes(routes!(abandon))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -80,7 +86,8 @@ pub(crate) struct DeliveryView {
 pub(crate) struct DeliveryDetail {
     #[serde(flatten)]
     delivery: DeliveryView,
-    /// The last 100 at most, in the order in which they were made; `request_count` says how many there were.
+    /// The last 100 at most, in the order in which they were made; `request_count` says how many there were. What was sent and what came back is shown
+    /// of the last five; of others with GET …/attempts/{number}.
     #[schema(max_items = 100)]
     attempts: Vec<AttemptView>,
 }
@@ -154,8 +161,9 @@ async fn list(
 ) -> Result<axum::Json<DeliveryPage>, Problem> {
     let stretch = Stretch::asked("dlv", limit, cursor.as_deref())?;
     let mut found = app.find(caller.reach, |store, reach| store.deliveries(reach, filter, stretch.page())).await?;
-    let next_cursor = stretch.cut(&mut found, |last| last.delivery.seq);
-    Ok(axum::Json(DeliveryPage { data: views(&app, caller.reach, found).await?, next_cursor }))
+    let places = stretch.cut(&mut found, |last| last.delivery.seq);
+    let (data, next_cursor) = places.fit(views(&app, caller.reach, found).await?);
+    Ok(axum::Json(DeliveryPage { data, next_cursor }))
 }
 
 /// One delivery, with all its attempts
@@ -167,6 +175,20 @@ async fn get(
     Id(id): Id<DeliveryId>,
 ) -> Result<axum::Json<DeliveryDetail>, Problem> {
     detail(&app, caller.reach, id).await.map(axum::Json)
+}
+
+/// One attempt of a delivery, with what was sent and what came back
+#[utoipa::path(get, path = "/v1/deliveries/{id}/attempts/{number}", tag = "deliveries",
+    params(("id" = shape::DeliveryId, Path), ("number" = u32, Path, description = "Counts the delivery's requests from 1.")),
+    responses((status = 200, body = AttemptView)))]
+async fn get_attempt(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Ids(id, number): Ids<DeliveryId, u32>,
+) -> Result<axum::Json<AttemptView>, Problem> {
+    let found = app.find(caller.reach, |store, reach| store.attempt(reach, id, number)).await?;
+    let none = || Problem::not_found(format!("there is no attempt {number} of a delivery {id} (any more)"));
+    found.map(|attempt| axum::Json(AttemptView::of(attempt))).ok_or_else(none)
 }
 
 /// Send a dead letter again, with a fresh budget
@@ -219,7 +241,11 @@ async fn detail(app: &App, reach: Reach, id: DeliveryId) -> Result<DeliveryDetai
     let history = app.find(reach, |store, reach| store.delivery(reach, id)).await?.ok_or_else(|| nothing(id))?;
     let mut views = views(app, reach, vec![history.summary]).await?;
     let delivery = views.pop().ok_or_else(|| nothing(id))?;
-    Ok(DeliveryDetail { delivery, attempts: history.attempts.into_iter().map(AttemptView::of).collect() })
+    let n_without = history.attempts.len().saturating_sub(CAPTURED_TOLD_MAX);
+    let view = |(nth, attempt): (usize, Attempt)| {
+        if nth < n_without { AttemptView::without_captured(attempt) } else { AttemptView::of(attempt) }
+    };
+    Ok(DeliveryDetail { delivery, attempts: history.attempts.into_iter().enumerate().map(view).collect() })
 }
 
 async fn known(app: &App, reach: Reach, id: DeliveryId) -> Result<DeliverySummary, Problem> {
@@ -290,6 +316,43 @@ impl DeliveryView {
             sequence: delivery.ordering.as_ref().map(|slot| slot.sequence),
             ordering_key: delivery.ordering.map(|slot| slot.key),
             note: line.note,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::StatusCode;
+
+    use super::*;
+    use crate::auth::world::World;
+
+    #[tokio::test]
+    async fn of_many_attempts_the_last_ones_are_shown_whole_and_each_by_its_number() {
+        let world = World::new().await;
+        let path = format!("/v1/deliveries/{}", world.own.delivery);
+        for _ in 1..CAPTURED_TOLD_MAX + 2 {
+            world.attempted(world.own.tenant.parse().unwrap()).await;
+        }
+        let (status, shown) = world.ask("GET", &path, Value::Null).await;
+        assert_eq!(status, StatusCode::OK, "{shown}");
+        let attempts = shown["attempts"].as_array().unwrap();
+        assert_eq!(attempts.len(), CAPTURED_TOLD_MAX + 2);
+        for (nth, attempt) in attempts.iter().enumerate() {
+            let is_whole = nth >= 2;
+            assert_eq!(
+                (attempt["request"].is_object(), attempt["response"].is_object()),
+                (is_whole, is_whole),
+                "{attempt}"
+            );
+            assert_eq!(attempt["status_code"], 429, "what came of it is always there");
+            let (status, one) = world.ask("GET", &format!("{path}/attempts/{}", nth + 1), Value::Null).await;
+            assert_eq!(status, StatusCode::OK, "{one}");
+            assert_eq!((&one["id"], one["response"]["body"].is_string()), (&attempt["id"], true), "{one}");
+        }
+        for wrong in ["0", "8", "x", "-1", "99999999999"] {
+            let (status, problem) = world.ask("GET", &format!("{path}/attempts/{wrong}"), Value::Null).await;
+            assert_eq!((status, &problem["code"]), (StatusCode::NOT_FOUND, &json!("not_found")), "{wrong}: {problem}");
         }
     }
 }

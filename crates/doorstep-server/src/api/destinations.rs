@@ -206,8 +206,9 @@ async fn list(
 ) -> Result<axum::Json<DestinationPage>, Problem> {
     let stretch = Stretch::asked("dst", asked.limit, asked.cursor.as_deref())?;
     let mut found = app.engine.destinations(caller.reach, asked.tenant_id, stretch.behind, stretch.and_one());
-    let next_cursor = stretch.cut(&mut found, |last| last.id);
-    Ok(axum::Json(DestinationPage { data: views(&app, caller.reach, &found).await?, next_cursor }))
+    let places = stretch.cut(&mut found, |last| last.id);
+    let (data, next_cursor) = places.fit(views(&app, caller.reach, &found).await?);
+    Ok(axum::Json(DestinationPage { data, next_cursor }))
 }
 
 /// One destination, with its state at a glance

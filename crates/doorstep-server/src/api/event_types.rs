@@ -181,8 +181,9 @@ async fn list(
 ) -> Result<axum::Json<EventTypePage>, Problem> {
     let stretch = Stretch::<EventType>::asked("typ", asked.limit, asked.cursor.as_deref())?;
     let mut found = app.engine.event_types(stretch.behind.as_ref(), stretch.and_one());
-    let next_cursor = stretch.cut(&mut found, |last| last.name.clone());
-    Ok(axum::Json(EventTypePage { data: found.iter().map(|one| EventTypeView::of(one)).collect(), next_cursor }))
+    let places = stretch.cut(&mut found, |last| last.name.clone());
+    let (data, next_cursor) = places.fit(found.iter().map(|one| EventTypeView::of(one)).collect());
+    Ok(axum::Json(EventTypePage { data, next_cursor }))
 }
 
 /// One event type

@@ -353,8 +353,9 @@ async fn list(
 ) -> Result<axum::Json<EventPage>, Problem> {
     let stretch = Stretch::asked("evt", limit, cursor.as_deref())?;
     let mut found = app.find(caller.reach, |store, reach| store.event_list(reach, filter, stretch.page())).await?;
-    let next_cursor = stretch.cut(&mut found, |last| last.seq);
-    Ok(axum::Json(EventPage { data: found.into_iter().map(EventView::of).collect(), next_cursor }))
+    let places = stretch.cut(&mut found, |last| last.seq);
+    let (data, next_cursor) = places.fit(found.into_iter().map(EventView::of).collect());
+    Ok(axum::Json(EventPage { data, next_cursor }))
 }
 
 /// One event, with its payload

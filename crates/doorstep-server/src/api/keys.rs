@@ -148,8 +148,9 @@ async fn list(
     let stretch = Stretch::asked("key", asked.limit, asked.cursor.as_deref())?;
     let mut found =
         app.find(caller.reach, |store, reach| store.api_keys(reach, stretch.behind, stretch.and_one())).await?;
-    let next_cursor = stretch.cut(&mut found, |last| last.id);
-    Ok(axum::Json(KeyPage { data: found.into_iter().map(KeyView::of).collect(), next_cursor }))
+    let places = stretch.cut(&mut found, |last| last.id);
+    let (data, next_cursor) = places.fit(found.into_iter().map(KeyView::of).collect());
+    Ok(axum::Json(KeyPage { data, next_cursor }))
 }
 
 /// One API key

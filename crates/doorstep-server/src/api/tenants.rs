@@ -224,8 +224,9 @@ async fn list(
 ) -> Result<axum::Json<TenantPage>, Problem> {
     let stretch = Stretch::asked("ten", asked.limit, asked.cursor.as_deref())?;
     let mut found = app.engine.tenants(caller.reach, stretch.behind, stretch.and_one());
-    let next_cursor = stretch.cut(&mut found, |last| last.id);
-    Ok(axum::Json(TenantPage { data: found.iter().map(|tenant| TenantView::of(tenant)).collect(), next_cursor }))
+    let places = stretch.cut(&mut found, |last| last.id);
+    let (data, next_cursor) = places.fit(found.iter().map(|tenant| TenantView::of(tenant)).collect());
+    Ok(axum::Json(TenantPage { data, next_cursor }))
 }
 
 /// One tenant

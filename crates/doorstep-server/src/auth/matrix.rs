@@ -167,7 +167,7 @@ pub(super) fn request(method: &str, path: &str, of: &Things) -> (String, Value) 
         "keys" => &of.key,
         _ => "",
     };
-    let filled = path.replace("{id}", id).replace("{name}", REGISTERED);
+    let filled = path.replace("{id}", id).replace("{name}", REGISTERED).replace("{number}", "1");
     let tenant_id = &of.tenant;
     let event = json!({ "tenant_id": tenant_id, "type": "a.b", "payload": {} });
     let body = match (method, path) {

@@ -47,6 +47,7 @@ pub(crate) const RULES: &[(Method, &str, Need)] = &[
     (Method::GET, "/v1/events/{id}", READ),
     (Method::GET, "/v1/deliveries", READ),
     (Method::GET, "/v1/deliveries/{id}", READ),
+    (Method::GET, "/v1/deliveries/{id}/attempts/{number}", READ),
     (Method::POST, "/v1/deliveries/{id}/retry", OPERATE),
     (Method::POST, "/v1/deliveries/{id}/abandon", OPERATE),
     (Method::GET, "/v1/event-types", READ),

@@ -9,14 +9,17 @@ use axum::Router;
 use axum::body::Body;
 use doorstep_core::address::AddressRules;
 use doorstep_core::api_key::{ApiKey, KeyText, SECRET_LEN, Scope};
-use doorstep_core::delivery::Delivery;
+use doorstep_core::attempt::{Answer, Attempt, Timings};
+use doorstep_core::delivery::{Delivery, Ordering, Settlement};
 use doorstep_core::dice::SeededDice;
-use doorstep_core::id::{DeliveryId, KeyId, SessionId, TenantId};
+use doorstep_core::id::{AttemptId, DeliveryId, KeyId, SessionId, TenantId};
+use doorstep_core::outcome::Outcome;
 use doorstep_core::portal::secret_text;
 use doorstep_core::reach::Reach;
+use doorstep_core::retry::Decision;
 use doorstep_core::scheduler::SchedulerLimits;
 use doorstep_core::sender::{Parcel, SendFault, Sender, Sent};
-use doorstep_core::store::{DeliveryFilter, Page, Store, Write};
+use doorstep_core::store::{DeliveryFilter, Page, Settled, Store, Write};
 use doorstep_core::time::{Millis, Timestamp};
 use doorstep_engine::catalog::Catalog;
 use doorstep_engine::chance::{self, Ids};
@@ -143,6 +146,7 @@ impl World {
         assert_eq!(status, StatusCode::OK);
         let event = format!("event-of-{name}");
         self.made("/v1/events", json!({ "tenant_id": tenant, "type": "a.b", "payload": 1, "id": event })).await;
+        self.attempted(tenant.parse().unwrap()).await;
         let delivery = self.delivery_of(tenant.parse().unwrap()).await.id.to_string();
         // As limited as whoever comes, who may then change it.
         let near = ["192.0.2.0/24"];
@@ -161,6 +165,27 @@ impl World {
         let filter = DeliveryFilter { tenant_id: Some(tenant_id), ..DeliveryFilter::default() };
         let found = self.store.deliveries(Reach::All, filter, Page { before_seq: None, limit: 1 }).await.unwrap();
         found[0].delivery.clone()
+    }
+
+    /// As if the tenant's last delivery had been tried once more, and throttled.
+    pub(crate) async fn attempted(&self, tenant_id: TenantId) {
+        let (delivery, now) = (self.delivery_of(tenant_id).await, self.app.engine.now());
+        let (outcome, decision) = (Outcome::Throttled { wait: None }, Decision::Requeue);
+        let after = delivery.after(&outcome, decision, now);
+        let attempt = Attempt {
+            id: AttemptId(after.requests.into()),
+            number: after.requests,
+            started_at: now,
+            timings: Timings::default(),
+            answer: Answer::Status(429),
+            request_headers: vec![("x-asked".to_owned(), "1".to_owned())],
+            response_headers: vec![("x-answered".to_owned(), "2".to_owned())],
+            response_body: "too fast".into(),
+            response_truncated: false,
+        };
+        let settlement = Settlement::new(after, Some(outcome), decision, Ordering::Unordered, now);
+        let settled = Settled { settlement, attempt: Some(attempt) };
+        self.store.write(vec![Write::Settle(Arc::new(settled))], now).await.unwrap();
     }
 
     /// Makes the delivery a dead letter.

@@ -63,6 +63,7 @@ const OWN: &[(Method, &str, &[&[Code]])] = &[
     (Method::GET, "/v1/events/{id}/payload", &[READS, &[Code::BadLink, Code::Gone, Code::Busy]]),
     (Method::GET, "/v1/deliveries", &[READS, RUNS]),
     (Method::GET, "/v1/deliveries/{id}", &[READS, RUNS]),
+    (Method::GET, "/v1/deliveries/{id}/attempts/{number}", &[READS]),
     (Method::POST, "/v1/deliveries/{id}/retry", &[READS, &[Code::NotDead, Code::DestinationGone]]),
     (Method::POST, "/v1/deliveries/{id}/abandon", &[READS, &[Code::AlreadyEnded]]),
     (Method::GET, "/v1/event-types", NOTHING),

@@ -20,9 +20,9 @@ use doorstep_core::outcome::Fault;
 use doorstep_core::reach::Reach;
 use doorstep_core::retry::{DeadReason, Decision};
 use doorstep_core::store::{
-    ATTEMPTS_TOLD_MAX, Activity, ActivityQuery, Ages, Backlog, ByHand, Codes, DeliveryFilter, DeliveryHistory,
-    DeliveryStatus, DuePage, DueQuery, EventFilter, EventSummary, Page, Purged, Refusal, Statuses, StoredDestination,
-    Tally, Write, Written,
+    ATTEMPTS_TOLD_MAX, Activity, ActivityQuery, Ages, Backlog, ByHand, CAPTURED_TOLD_MAX, Codes, DeliveryFilter,
+    DeliveryHistory, DeliveryStatus, DuePage, DueQuery, EventFilter, EventSummary, Page, Purged, Refusal, Statuses,
+    StoredDestination, Tally, Write, Written,
 };
 use doorstep_core::time::{Millis, Timestamp};
 
@@ -227,6 +227,24 @@ pub fn of_a_long_history_the_last_part_is_told(subject: &mut dyn Subject) {
     let history = ask(subject.store().delivery(Reach::All, DeliveryId(1))).expect("it is kept");
     assert_eq!(history.summary.delivery.requests, n);
     assert_eq!(history.attempts.iter().map(|attempt| attempt.number).collect::<Vec<_>>(), (4..=n).collect::<Vec<_>>());
+    let (earlier, last) = history.attempts.split_at(ATTEMPTS_TOLD_MAX - CAPTURED_TOLD_MAX);
+    let one = |reach, number| ask(subject.store().attempt(reach, DeliveryId(1), number));
+    for told in last {
+        assert!(told.content_bytes() > 0, "what was captured of the last ones is told");
+        assert_eq!(one(Reach::All, told.number).as_ref(), Some(told));
+    }
+    for told in earlier {
+        assert_eq!(told.content_bytes(), 0, "and of no others");
+        let whole = one(Reach::All, told.number).expect("each can be asked for");
+        assert!(whole.content_bytes() > 0);
+        assert_eq!(&whole.without_captured(), told);
+    }
+    assert!(one(Reach::All, 1).is_some(), "also those that are not told any more");
+    for nothing in [0, n + 1, u32::MAX] {
+        assert_eq!(one(Reach::All, nothing), None);
+    }
+    assert_eq!(one(Reach::Tenant(TenantId(u128::MAX)), n), None, "it is somebody else's");
+    assert_eq!(ask(subject.store().attempt(Reach::All, DeliveryId(2), 1)), None);
 }
 
 pub fn event_types_are_registered_changed_and_removed_by_name(subject: &mut dyn Subject) {

@@ -13,8 +13,9 @@ use doorstep_core::quota::{DELIVERY_BYTES, Usage};
 use doorstep_core::reach::Reach;
 use doorstep_core::route::EventType;
 use doorstep_core::store::{
-    ATTEMPTS_TOLD_MAX, Activity, ActivityQuery, Backlog, DeliveryFilter, DeliveryHistory, DeliveryStatus,
-    DeliverySummary, DuePage, DueQuery, EventFilter, EventSummary, NAMESAKES_MAX, Page, Statuses, StoredDestination,
+    ATTEMPTS_TOLD_MAX, Activity, ActivityQuery, Backlog, CAPTURED_TOLD_MAX, DeliveryFilter, DeliveryHistory,
+    DeliveryStatus, DeliverySummary, DuePage, DueQuery, EventFilter, EventSummary, NAMESAKES_MAX, Page, Statuses,
+    StoredDestination,
 };
 use doorstep_core::time::Timestamp;
 
@@ -141,9 +142,18 @@ impl Memory {
     pub(super) fn delivery(&self, reach: Reach, id: DeliveryId) -> Option<DeliveryHistory> {
         let summary = Some(self.summary(self.rows.get(&id)?)).filter(|line| reach.covers(line.tenant_id))?;
         let last = self.attempts.iter().rev().filter(|kept| kept.of == id).take(ATTEMPTS_TOLD_MAX);
-        let mut attempts: Vec<Attempt> = last.map(|kept| kept.attempt.clone()).collect();
+        let told = |(nth, attempt): (usize, Attempt)| {
+            if nth < CAPTURED_TOLD_MAX { attempt } else { attempt.without_captured() }
+        };
+        let mut attempts: Vec<Attempt> = last.map(|kept| kept.attempt.clone()).enumerate().map(told).collect();
         attempts.reverse();
         Some(DeliveryHistory { summary, attempts })
+    }
+
+    pub(super) fn attempt(&self, reach: Reach, id: DeliveryId, number: u32) -> Option<Attempt> {
+        Some(self.summary(self.rows.get(&id)?)).filter(|line| reach.covers(line.tenant_id))?;
+        let mut of_delivery = self.attempts.iter().rev().filter(|kept| kept.of == id).map(|kept| &kept.attempt);
+        of_delivery.find(|attempt| attempt.number == number).cloned()
     }
 
     pub(super) fn deliveries(&self, reach: Reach, filter: DeliveryFilter, page: Page) -> Vec<DeliverySummary> {

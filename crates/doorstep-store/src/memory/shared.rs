@@ -4,6 +4,7 @@ use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use doorstep_core::api_key::ApiKey;
+use doorstep_core::attempt::Attempt;
 use doorstep_core::audit::AuditEntry;
 use doorstep_core::delivery::Delivery;
 use doorstep_core::destination::Tenant;
@@ -86,6 +87,10 @@ impl Store for MemoryStore {
 
     fn delivery(&self, reach: Reach, id: DeliveryId) -> Reply<'_, Option<DeliveryHistory>> {
         answer(self.lock().delivery(reach, id))
+    }
+
+    fn attempt(&self, reach: Reach, id: DeliveryId, number: u32) -> Reply<'_, Option<Attempt>> {
+        answer(self.lock().attempt(reach, id, number))
     }
 
     fn deliveries(&self, reach: Reach, filter: DeliveryFilter, page: Page) -> Reply<'_, Vec<DeliverySummary>> {

@@ -5,7 +5,8 @@ use std::ops::Range;
 use doorstep_core::attempt::Attempt;
 use doorstep_core::id::{DeliveryId, EventId, TenantId};
 use doorstep_core::store::{
-    ATTEMPTS_TOLD_MAX, DeliveryFilter, DeliveryHistory, DeliveryStatus, DeliverySummary, Page, Statuses,
+    ATTEMPTS_TOLD_MAX, CAPTURED_TOLD_MAX, DeliveryFilter, DeliveryHistory, DeliveryStatus, DeliverySummary, Page,
+    Statuses,
 };
 use doorstep_core::time::Timestamp;
 use rusqlite::types::Value;
@@ -88,6 +89,13 @@ impl Table {
 }
 
 pub(super) fn delivery(sql: &Connection, keys: &Keyring, id: DeliveryId) -> Result<Option<DeliveryHistory>, Fault> {
+    let Some((seq, summary)) = summary(sql, id)? else { return Ok(None) };
+    let attempts = attempts(sql, keys, summary.tenant_id, seq)?;
+    Ok(Some(DeliveryHistory { summary, attempts }))
+}
+
+/// A delivery's number, and what is known of it.
+fn summary(sql: &Connection, id: DeliveryId) -> Result<Option<(i64, DeliverySummary)>, Fault> {
     let seq = sql.prepare_cached(SEQ_OF)?.query_row([id.0.to_be_bytes()], |row| row.get(0)).optional()?;
     let Some(seq) = seq else { return Ok(None) };
     for table in Table::ALL {
@@ -96,8 +104,7 @@ pub(super) fn delivery(sql: &Connection, keys: &Keyring, id: DeliveryId) -> Resu
             if table == Table::Unfinished && !is_destination(sql, summary.delivery.destination_id)? {
                 return Ok(None);
             }
-            let attempts = attempts(sql, keys, summary.tenant_id, seq)?;
-            return Ok(Some(DeliveryHistory { summary, attempts }));
+            return Ok(Some((seq, summary)));
         }
     }
     Err(Fault::Missing { what: "a delivery that has a number" })
@@ -106,16 +113,47 @@ pub(super) fn delivery(sql: &Connection, keys: &Keyring, id: DeliveryId) -> Resu
 pub(super) const ATTEMPTS: &str =
     concat!("select ", attempt_columns!(), " from attempts where delivery_seq = ?1 order by n desc limit ?2");
 
+/// Those before them, without what may be long.
+pub(super) const EARLIER_ATTEMPTS: &str = concat!(
+    "select ",
+    attempt_columns!(without captured),
+    " from attempts where delivery_seq = ?1 order by n desc limit ?2 offset ?3"
+);
+
 fn attempts(sql: &Connection, keys: &Keyring, tenant_id: TenantId, seq: i64) -> Result<Vec<Attempt>, Fault> {
     let mut opener = Opener::new(sql, keys);
-    let mut of_delivery = sql.prepare_cached(ATTEMPTS)?;
-    let mut rows = of_delivery.query(params![seq, row::number(ATTEMPTS_TOLD_MAX)])?;
+    let mut last = sql.prepare_cached(ATTEMPTS)?;
+    let mut rows = last.query(params![seq, row::number(CAPTURED_TOLD_MAX)])?;
     let mut attempts = Vec::new();
     while let Some(row) = rows.next()? {
         attempts.push(opener.attempt(tenant_id, row)?);
     }
+    let mut earlier = sql.prepare_cached(EARLIER_ATTEMPTS)?;
+    let n = row::number(ATTEMPTS_TOLD_MAX - CAPTURED_TOLD_MAX);
+    let earlier = earlier.query_map(params![seq, n, row::number(CAPTURED_TOLD_MAX)], row::attempt)?;
+    attempts.extend(earlier.collect::<Result<Vec<_>, _>>()?);
     attempts.reverse();
     Ok(attempts)
+}
+
+pub(super) const ATTEMPT: &str = concat!(
+    "select ",
+    attempt_columns!(),
+    " from attempts where delivery_seq = ?1 and number = ?2 order by n desc limit 1"
+);
+
+/// One attempt, and whose it is.
+pub(super) fn attempt(
+    sql: &Connection,
+    keys: &Keyring,
+    id: DeliveryId,
+    number: u32,
+) -> Result<Option<(TenantId, Attempt)>, Fault> {
+    let Some((seq, DeliverySummary { tenant_id, .. })) = summary(sql, id)? else { return Ok(None) };
+    let mut one = sql.prepare_cached(ATTEMPT)?;
+    let mut rows = one.query(params![seq, number])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    Ok(Some((tenant_id, Opener::new(sql, keys).attempt(tenant_id, row)?)))
 }
 
 pub(super) fn deliveries(sql: &Connection, filter: &DeliveryFilter, page: Page) -> Result<Vec<DeliverySummary>, Fault> {

@@ -190,6 +190,8 @@ fn every_statement_uses_the_index_that_was_made_for_it() {
         ),
         (purge::FIRST_SEQ, vec!["deliveries", "delivered", "dead"]),
         (list::ATTEMPTS, vec!["attempts USING INDEX attempts_by_delivery (delivery_seq=?)"]),
+        (list::EARLIER_ATTEMPTS, vec!["attempts USING INDEX attempts_by_delivery (delivery_seq=?)"]),
+        (list::ATTEMPT, vec!["attempts USING INDEX attempts_by_delivery (delivery_seq=?)"]),
         (activity::OF_ALL, vec!["activity USING PRIMARY KEY (minute>? AND minute<?)"]),
         (activity::OF_ONE, vec!["activity USING PRIMARY KEY (minute>? AND minute<?)"]),
         (purge::OLD_DELIVERED, vec!["d USING INDEX delivered_by_end (ended_at<?)"]),

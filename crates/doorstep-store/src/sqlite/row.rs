@@ -94,6 +94,10 @@ macro_rules! attempt_columns {
         "id, number, started_at, status, fault, took_dns, took_connect, took_tls, took_first_byte, took_total, \
          request_headers, response_headers, response_truncated, response_body, sealed_with"
     };
+    (without captured) => {
+        "id, number, started_at, status, fault, took_dns, took_connect, took_tls, took_first_byte, took_total, \
+         null, null, response_truncated, x'', null as sealed_with"
+    };
 }
 pub(super) use attempt_columns;
 

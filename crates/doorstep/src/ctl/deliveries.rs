@@ -37,6 +37,20 @@ const KIND: Kind = Kind {
     )),
 };
 
+const ATTEMPT: Kind = Kind {
+    id: "/id",
+    columns: &[
+        ("ID", "/id"),
+        ("NO", "/number"),
+        ("STARTED", "/started_at"),
+        ("CODE", "/status_code"),
+        ("ERROR", "/error"),
+        ("MS", "/timings/total_ms"),
+        ("ANSWER", "/response/body"),
+    ],
+    within: None,
+};
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -51,6 +65,17 @@ enum What {
     Get {
         #[arg(value_name = "DELIVERY")]
         id: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Show one attempt of a delivery, with what was sent and what came back
+    Attempt {
+        /// The delivery's ID
+        #[arg(value_name = "DELIVERY")]
+        id: String,
+        /// The attempt's number, from 1
+        #[arg(value_name = "NUMBER")]
+        number: u32,
         #[command(flatten)]
         common: Common,
     },
@@ -124,6 +149,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             with(&common, async |server| server.search(&KIND, PATH, &filter, &list).await)
         }
         What::Get { id, common } => with(&common, async |server| server.get(&KIND, &[PATH, &id], &[]).await),
+        What::Attempt { id, number, common } => {
+            with(&common, async |server| server.get(&ATTEMPT, &[PATH, &id, "attempts", &number.to_string()], &[]).await)
+        }
         What::Retry { ids, common } => with(&common, async |server| {
             many::each(&ids, server.form, async |id| server.act(&KIND, &[PATH, id, "retry"], None).await).await
         }),

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use doorstep_core::store::ATTEMPTS_TOLD_MAX;
+use doorstep_core::store::{ATTEMPTS_TOLD_MAX, CAPTURED_TOLD_MAX};
 use doorstep_core::time::Millis;
 use doorstep_core::{
     address, api_key, audit, consent, custom_headers, event_type, filter, gate, hints, id, outcome, output, quota,
@@ -94,6 +94,7 @@ fn the_api_and_its_events_are_bounded_as_the_page_says() {
     says(api, "body of a batch", &[mib(limits.batch_bytes_max)]);
     says(api, "time for a body to arrive", &[duration(limits.body_within)]);
     says(api, "attempts that are shown of a delivery", &[count(ATTEMPTS_TOLD_MAX)]);
+    says(api, "attempts whose headers and bodies are shown with a delivery", &[count(CAPTURED_TOLD_MAX)]);
     says(api, "watchers of `/v1/stream`", &[count(limits.watchers_max)]);
     let part = |of: usize| count(limits.watchers_max / of);
     let (of_one, of_bound) = (part(watchers::CREDENTIALS_PART), part(watchers::BOUND_CREDENTIALS_PART));
@@ -256,6 +257,7 @@ fn what_is_private_is_bounded_as_the_page_says() {
         ("page.rs", "CURSOR_BYTES_MAX: usize = 128;", "cursor", "128"),
         ("page.rs", "LIMIT_DEFAULT: usize = 50;", "lines of a page", "50"),
         ("page.rs", "LIMIT_MAX: usize = 200;", "lines of a page", "200"),
+        ("page.rs", "PAGE_BYTES_MAX: usize = 1024 * 1024;", "bytes of a page", "1 MiB"),
         ("problem.rs", "ERRORS_MAX: usize = 20;", "faults told in one answer", "20"),
         ("api/tenants.rs", "NAME_CHARS_MAX: usize = 200;", "name of a tenant, destination or key", "200"),
         ("api/tenants.rs", "EMAIL_CHARS_MAX: usize = 254;", "contact address", "254"),

@@ -10,8 +10,8 @@ use crate::raw::{Raw, head};
 use crate::support::{Home, PATIENCE, Server};
 
 const CONNECTIONS: usize = 40;
-/// Bytes that each of them sends, one at a time. If each held a buffer of 8 KiB, they would hold 500 MB in all.
-const DRIBBLED: usize = 1_500;
+/// Bytes that each of them sends, one at a time. If each held a buffer of 8 KiB, they would hold 190 MB in all.
+const DRIBBLED: usize = 600;
 const GROWTH_MAX_KIB: u64 = 20 * 1024;
 
 /// Waits until the server has read all that was sent to it over IPv4: nothing waits in its sockets.
