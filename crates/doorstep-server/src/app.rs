@@ -95,6 +95,8 @@ pub struct App {
     pub(crate) rates: Rates,
     pub(crate) watchers: Watchers,
     pub(crate) bodies: Bodies,
+    /// What waits to be written.
+    pub(crate) writing: Bodies,
     /// True once streams have to come to their end.
     pub(crate) ending: watch::Sender<bool>,
 }
@@ -137,6 +139,7 @@ impl App {
             rates,
             watchers,
             bodies: Bodies::default(),
+            writing: Bodies::writing(),
             ending,
         }
     }

@@ -13,8 +13,18 @@ pub(crate) const HELD_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// One holder has this part of them; all requests without a credential are one holder.
 const HOLDERS_PART: usize = 4;
 
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Bodies(Arc<Mutex<Held>>);
+/// Bytes of events that wait to be written, of all requests that are not small. The engine takes as many before it refuses everybody's.
+pub(crate) const WRITING_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// One credential has this part of them.
+const WRITERS_PART: usize = 2;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Bodies {
+    bytes_max: usize,
+    /// Of one holder.
+    own_max: usize,
+    held: Arc<Mutex<Held>>,
+}
 
 #[derive(Debug, Default)]
 struct Held {
@@ -34,7 +44,22 @@ pub(crate) struct Part {
     bodies: Bodies,
 }
 
+impl Default for Bodies {
+    fn default() -> Self {
+        Self::new(HELD_BYTES_MAX, HOLDERS_PART)
+    }
+}
+
 impl Bodies {
+    fn new(bytes_max: usize, part: usize) -> Self {
+        Self { bytes_max, own_max: bytes_max / part, held: Arc::default() }
+    }
+
+    /// For events that wait to be written.
+    pub(crate) fn writing() -> Self {
+        Self::new(WRITING_BYTES_MAX, WRITERS_PART)
+    }
+
     pub(crate) fn begin(&self, actor: Option<&Actor>) -> Part {
         self.begin_for(actor.map(Actor::name))
     }
@@ -46,9 +71,9 @@ impl Bodies {
 
 impl Part {
     pub(crate) fn take(&mut self, bytes: usize) -> Result<(), Problem> {
-        let mut held = self.bodies.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.bodies.held.lock().unwrap_or_else(PoisonError::into_inner);
         let own = held.of.get(&self.of).copied().unwrap_or(0);
-        if held.bytes + bytes > HELD_BYTES_MAX || own + bytes > HELD_BYTES_MAX / HOLDERS_PART {
+        if held.bytes + bytes > self.bodies.bytes_max || own + bytes > self.bodies.own_max {
             return Err(Problem::busy(
                 "too many bytes are being sent or read with this credential at the same time: try again when some of it is done",
             ));
@@ -64,7 +89,7 @@ impl Part {
         if self.bytes == 0 {
             return;
         }
-        let mut held = self.bodies.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.bodies.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.bytes -= self.bytes;
         let left = held.of.get(&self.of).copied().unwrap_or(0) - self.bytes;
         if left == 0 {
@@ -91,7 +116,7 @@ impl Drop for Part {
 impl Bodies {
     /// Bytes in all, and how many hold some.
     pub(crate) fn held(&self) -> (usize, usize) {
-        let held = self.0.lock().unwrap();
+        let held = self.held.lock().unwrap();
         (held.bytes, held.of.len())
     }
 }

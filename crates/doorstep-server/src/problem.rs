@@ -17,6 +17,9 @@ pub(crate) use code::Code;
 
 /// So many faults of one request are reported.
 const ERRORS_MAX: usize = 20;
+/// Where a fault is, and what is wrong, in characters: both may repeat what was sent, and an answer must not be many times longer than that.
+const POINTER_CHARS_MAX: usize = 300;
+const DETAIL_CHARS_MAX: usize = 1_000;
 /// A producer that is told to come back does so after this many seconds.
 const BUSY_FOR: u32 = 1;
 const STORE_AWAY_FOR: u32 = 5;
@@ -74,8 +77,17 @@ pub(crate) struct FieldFault {
 
 impl FieldFault {
     pub(crate) fn new(pointer: impl Into<String>, detail: impl ToString) -> Self {
-        Self { pointer: pointer.into(), detail: detail.to_string() }
+        Self { pointer: cut(pointer.into(), POINTER_CHARS_MAX), detail: cut(detail.to_string(), DETAIL_CHARS_MAX) }
     }
+}
+
+/// Its beginning, if it is longer than that.
+fn cut(mut text: String, chars_max: usize) -> String {
+    if let Some((at, _)) = text.char_indices().nth(chars_max) {
+        text.truncate(at);
+        text.push('…');
+    }
+    text
 }
 
 impl Problem {
@@ -234,6 +246,13 @@ impl Problem {
         StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
+    /// The same with as many of its faults as there is room for, and one in any case. `room` is what is left after it.
+    pub(crate) fn within_room(mut self, room: &mut usize) -> Self {
+        self.errors.truncate((*room).max(1));
+        *room = room.saturating_sub(self.errors.len());
+        self
+    }
+
     /// The same, of a request whose fields are called otherwise.
     pub(crate) fn elsewhere(mut self, place: impl Fn(&str) -> String) -> Self {
         for fault in self.errors.iter_mut().filter(|fault| fault.pointer.starts_with('/')) {
@@ -340,6 +359,18 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn what_was_sent_is_not_repeated_at_length() {
+        let long = "ü".repeat(100_000);
+        let fault = FieldFault::new(format!("/{long}"), &long);
+        assert_eq!((fault.pointer.chars().count(), fault.detail.chars().count()), (301, 1_001));
+        let many = Problem::invalid(vec![fault; 100]);
+        assert!(serde_json::to_string(&many).unwrap().len() < 60_000);
+        let mut room = 25;
+        let told: Vec<usize> = (0..4).map(|_| many.clone().within_room(&mut room).errors.len()).collect();
+        assert_eq!((told, room), (vec![20, 5, 1, 1], 0));
+    }
 
     #[test]
     fn whoever_is_to_come_back_later_is_told_when() {

@@ -70,6 +70,7 @@ mod tests {
     use doorstep_core::api_key::Scope;
     use futures_util::FutureExt;
     use http::StatusCode;
+    use http_body_util::BodyExt;
     use serde_json::{Value, json};
 
     use super::*;
@@ -126,6 +127,31 @@ mod tests {
         drop(under_way);
         let (status, _) = world.ask_with(&bound, "GET", "/v1/deliveries", Value::Null).await;
         assert_eq!(status, StatusCode::OK);
+    }
+
+    /// Whoever asks and does not read keeps what its requests took.
+    #[tokio::test]
+    async fn a_tenants_share_is_held_until_its_answers_are_sent() {
+        let mut world = World::new().await;
+        let own = world.own.tenant.clone();
+        let bound = format!("Bearer {}", world.key(&[Scope::Read], Some(&own), |_| {}).await);
+        let headers = [("authorization", bound.as_str())];
+        let ask = || world.answer("GET", "/v1/deliveries", &headers, Value::Null);
+        let mut unread = Vec::new();
+        for _ in 0..REQUESTS_PER_TENANT_MAX {
+            let answer = ask().await;
+            assert_eq!(answer.status(), StatusCode::OK);
+            unread.push(answer);
+        }
+        assert_eq!(ask().await.status(), StatusCode::SERVICE_UNAVAILABLE, "none of them has been read");
+        let bytes = unread.pop().unwrap().into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(ask().await.status(), StatusCode::SERVICE_UNAVAILABLE, "its bytes are still to be sent");
+        drop(bytes);
+        unread.push(ask().await);
+        assert_eq!(unread[REQUESTS_PER_TENANT_MAX - 1].status(), StatusCode::OK);
+        assert_eq!(ask().await.status(), StatusCode::SERVICE_UNAVAILABLE);
+        drop(unread);
+        assert_eq!(ask().await.status(), StatusCode::OK, "clients that have gone keep nothing");
     }
 
     /// A search of the tenant's that does not end: whatever else is looked for on its behalf waits, and for nobody else.

@@ -106,6 +106,7 @@ fn operations_name_what_they_can_say_no_with() {
             r#"404 ["not_found"]"#,
             r#"409 ["destination_gone","not_dead"]"#,
             r#"422 ["too_broad"]"#,
+            r#"429 ["too_many_refused_credentials"]"#,
             r#"500 ["internal"]"#,
             r#"503 ["busy","shutting_down","store_unavailable"]"#,
         ]
@@ -122,6 +123,7 @@ fn operations_name_what_they_can_say_no_with() {
             r#"413 ["too_large"]"#,
             r#"415 ["not_json"]"#,
             r#"422 ["invalid_request"]"#,
+            r#"429 ["too_many_refused_credentials"]"#,
             r#"500 ["internal"]"#,
             r#"503 ["busy","shutting_down","store_unavailable"]"#,
         ]

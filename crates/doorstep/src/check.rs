@@ -1,6 +1,7 @@
 //! `doorstep check`: whether the server could start here, and if not, what to do.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use doorstep_store::sqlite::DataDir;
@@ -55,15 +56,18 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 fn look(config: &Config) -> Vec<Finding> {
-    vec![
+    let metrics = config.metrics_listen.map(|address| port("metrics", address, "--metrics-listen"));
+    let mut findings = vec![
         data_dir(&config.data_dir),
-        port(config),
+        port("address", config.listen, "--listen"),
         admin_key(config),
         master_key(config),
         links(config),
         targets(config),
         descriptors(config),
-    ]
+    ];
+    findings.extend(metrics);
+    findings
 }
 
 /// Nothing in it is touched: an older server's data must not be brought up to date by a look at it.
@@ -87,14 +91,12 @@ fn data_dir(path: &Path) -> Finding {
     Finding { check: "data directory", result, detail }
 }
 
-fn port(config: &Config) -> Finding {
-    let (result, detail) = match std::net::TcpListener::bind(config.listen) {
-        Ok(_) => (Verdict::Ok, format!("{} is free", config.listen)),
-        Err(fault) => {
-            (Verdict::Fail, format!("{} cannot be listened on: {fault}; choose another with --listen", config.listen))
-        }
+fn port(check: &'static str, address: SocketAddr, flag: &str) -> Finding {
+    let (result, detail) = match std::net::TcpListener::bind(address) {
+        Ok(_) => (Verdict::Ok, format!("{address} is free")),
+        Err(fault) => (Verdict::Fail, format!("{address} cannot be listened on: {fault}; choose another with {flag}")),
     };
-    Finding { check: "address", result, detail }
+    Finding { check, result, detail }
 }
 
 fn admin_key(config: &Config) -> Finding {

@@ -23,7 +23,7 @@ pub(crate) struct Args {
     /// Where the server is
     #[arg(long, value_name = "URL", env = "DOORSTEP_URL", default_value = "http://127.0.0.1:8080")]
     server: Url,
-    /// The key to it; DOORSTEP_ADMIN_KEY counts too
+    /// API key, better given as DOORSTEP_API_KEY: others can read arguments. DOORSTEP_ADMIN_KEY counts too
     #[arg(long, value_name = "KEY", env = "DOORSTEP_API_KEY", hide_env_values = true)]
     key: Option<String>,
 }

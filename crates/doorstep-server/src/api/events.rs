@@ -17,7 +17,7 @@ use doorstep_core::reach::Reach;
 use doorstep_core::route::EventType;
 use doorstep_core::store::{EventFilter, EventSummary, Refusal};
 use doorstep_core::trace::TraceParent;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{Extensions, HeaderMap, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::openapi::{RefOr, Schema};
@@ -25,9 +25,11 @@ use utoipa::{IntoParams, PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::answers::UNCOUNTED_BYTES_MAX;
 use crate::app::App;
 use crate::ask::{Id, List, Query};
 use crate::auth::caller::Caller;
+use crate::bodies::Part;
 use crate::body;
 use crate::object::Object;
 use crate::page::Stretch;
@@ -42,6 +44,8 @@ pub(crate) use new::{SCHEMA_VERSION_CHARS_MAX, TTL_MAX, TTL_MIN};
 
 /// Events in a batch.
 pub(crate) const BATCH_MAX: usize = 1_000;
+/// Faults told of all events of a batch; beyond that, one of each.
+const BATCH_FAULTS_MAX: usize = 1_000;
 /// What an event's body may be longer than its payload: base64, and the other fields.
 fn body_max(payload_max: usize) -> usize {
     payload_max / 3 * 4 + 64 * 1024
@@ -214,12 +218,22 @@ async fn take_one(app: &App, reach: Reach, request: Request) -> Result<(Accepted
     let mut intake =
         Intake { app, reach, form, trace: trace(&head.headers), suggest_max: SUGGESTED_MAX, standing: None };
     let offer = intake.read(new, key.as_ref()).await?;
+    let _waits = waits_to_be_written(app, &head.extensions, bytes.len())?;
     // The offer has its own copy of the payload: the body need not wait for the disk.
     drop(bytes);
     let id = offer.event.id.clone();
     let accepted = app.engine.accept(reach, vec![offer]).await?.pop().unwrap_or(Err(Refusal::NotFound))?;
     let replayed = key.is_some() && accepted.duplicate;
     Ok((AcceptedView::of(id, accepted), told(intake.standing, replayed)))
+}
+
+/// Counts a large request among what its credential has waiting, until this is dropped: the engine has room for so much, and one producer must not take it all.
+fn waits_to_be_written(app: &App, of: &Extensions, bytes: usize) -> Result<Option<Part>, Problem> {
+    if bytes <= UNCOUNTED_BYTES_MAX {
+        return Ok(None);
+    }
+    let mut part = app.writing.begin(of.get::<Caller>().map(|caller| &caller.actor));
+    part.take(bytes).map(|()| Some(part))
 }
 
 /// What the events of one request have in common.
@@ -296,7 +310,7 @@ async fn accept_batch(State(app): State<Arc<App>>, caller: Caller, request: Requ
     }
     let trace = trace(&head.headers);
     let mut intake = Intake { app: &app, reach: caller.reach, form, trace, suggest_max: SUGGESTED_MAX, standing: None };
-    let mut results = Vec::with_capacity(n);
+    let (mut results, mut faults_left) = (Vec::with_capacity(n), BATCH_FAULTS_MAX);
     let mut offers = Vec::with_capacity(n);
     for (at, raw) in items.into_iter().enumerate() {
         // A long batch lets others have their turn.
@@ -316,10 +330,11 @@ async fn accept_batch(State(app): State<Arc<App>>, caller: Caller, request: Requ
                 offers.push(offer);
                 Ok(id)
             }
-            Err(problem) => Err(problem.within(&format!("{prefix}/{at}"))),
+            Err(problem) => Err(problem.within(&format!("{prefix}/{at}")).within_room(&mut faults_left)),
         });
     }
     let standing = intake.standing;
+    let _waits = waits_to_be_written(&app, &head.extensions, bytes.len())?;
     drop(bytes);
     let mut answers = app.engine.accept(caller.reach, offers).await?.into_iter();
     let mut replayed = key.is_some();
@@ -424,4 +439,39 @@ fn count(app: &App, accepted: impl Iterator<Item = bool>, refused: u64) {
     app.counts.events_accepted.fetch_add(new, Ordering::Relaxed);
     app.counts.events_repeated.fetch_add(repeated, Ordering::Relaxed);
     app.counts.events_refused.fetch_add(refused, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use doorstep_core::api_key::Scope;
+    use serde_json::json;
+
+    use super::*;
+    use crate::auth::world::{ADMIN, With, World};
+    use crate::bodies::WRITING_BYTES_MAX;
+
+    /// A disk that does not keep up: what one producer has waiting must not shut out the others.
+    #[tokio::test]
+    async fn a_producer_with_much_waiting_leaves_room_for_the_others() {
+        let mut world = World::new().await;
+        let app = Arc::clone(&world.app);
+        let other = With::Bearer(world.key(&[Scope::Ingest], None, |_| {}).await);
+        let first = With::Bearer(ADMIN.to_owned());
+        let event = |n: usize| json!({ "tenant_id": world.own.tenant, "type": "a.b", "payload": "x".repeat(n) });
+        let batch = json!({ "events": [event(UNCOUNTED_BYTES_MAX)] });
+        let mut waiting = app.writing.begin(Some(&doorstep_core::audit::Actor::Bootstrap));
+        waiting.take(WRITING_BYTES_MAX / 2 - UNCOUNTED_BYTES_MAX).unwrap();
+        for (with, path, body, expected) in [
+            (&first, "/v1/events", event(UNCOUNTED_BYTES_MAX), StatusCode::SERVICE_UNAVAILABLE),
+            (&first, "/v1/events/batch", batch, StatusCode::SERVICE_UNAVAILABLE),
+            (&first, "/v1/events", event(1), StatusCode::ACCEPTED),
+            (&other, "/v1/events", event(UNCOUNTED_BYTES_MAX), StatusCode::ACCEPTED),
+        ] {
+            let (status, answer) = world.ask_with(with, "POST", path, body).await;
+            assert_eq!(status, expected, "{path}: {answer}");
+        }
+        drop(waiting);
+        let (status, _) = world.ask_with(&first, "POST", "/v1/events", event(UNCOUNTED_BYTES_MAX)).await;
+        assert_eq!((status, app.writing.held()), (StatusCode::ACCEPTED, (0, 0)));
+    }
 }

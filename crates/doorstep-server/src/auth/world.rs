@@ -16,7 +16,7 @@ use doorstep_core::id::{AttemptId, DeliveryId, KeyId, SessionId, TenantId};
 use doorstep_core::outcome::Outcome;
 use doorstep_core::portal::secret_text;
 use doorstep_core::reach::Reach;
-use doorstep_core::retry::Decision;
+use doorstep_core::retry::{Charge, Decision};
 use doorstep_core::scheduler::SchedulerLimits;
 use doorstep_core::sender::{Parcel, SendFault, Sender, Sent};
 use doorstep_core::store::{DeliveryFilter, Page, Settled, Store, Write};
@@ -171,7 +171,7 @@ impl World {
     pub(crate) async fn attempted(&self, tenant_id: TenantId) {
         let (delivery, now) = (self.delivery_of(tenant_id).await, self.app.engine.now());
         let (outcome, decision) = (Outcome::Throttled { wait: None }, Decision::Requeue);
-        let after = delivery.after(&outcome, decision, now);
+        let after = delivery.after(&outcome, decision, Charge::Attempt, now);
         let attempt = Attempt {
             id: AttemptId(after.requests.into()),
             number: after.requests,

@@ -159,3 +159,34 @@ async fn consent_outlasts_a_restart_and_who_has_not_agreed_is_asked_again() {
     assert_eq!(held["data"][0]["waiting_for"], "consent", "{held}");
     assert!(server.get(&format!("/v1/destinations/{agreed}")).await["consent"]["given_at"].is_string());
 }
+
+/// The operator's choice, whatever the tenant's.
+#[tokio::test]
+async fn an_operator_can_require_consent_of_every_new_destination() {
+    let server = Server::start(&["--require-verification", "true"]).await;
+    let answers = Arc::new(Mutex::new("allow: OPTIONS, POST\r\n"));
+    let mut receiver = receiver(&answers).await;
+    let new = server.new_destination(&receiver.url, json!({"verification": "none"}));
+    assert_eq!(server.refused(Method::POST, "/v1/destinations", new).await.0, "/verification");
+
+    let made = server.destination(&receiver.url, json!({})).await;
+    assert_eq!(
+        (&made["verification"], &made["status"]),
+        (&json!("cloudevents_options"), &json!("suspended")),
+        "{made}"
+    );
+    let path = format!("/v1/destinations/{}", text(&made, "id"));
+    assert!(is_question(&receiver.next().await));
+    for none in [json!("none"), Value::Null] {
+        let change = json!({"verification": none});
+        assert_eq!(server.refused(Method::PATCH, &path, change).await.0, "/verification");
+    }
+    let changed = server.ask(Method::PATCH, &path).json(&json!({"name": "another"})).send().await.unwrap();
+    assert_eq!(changed.status(), StatusCode::OK, "the rest may be changed");
+    server.send_one("evt-1").await;
+    assert_eq!(server.waiting().await["waiting_for"], "consent");
+    *answers.lock().unwrap() = AGREES;
+    server.post(&format!("{path}/verify"), json!({})).await;
+    assert!(is_question(&receiver.next().await));
+    assert_eq!(receiver.next().await.header("webhook-id"), "evt-1", "after that it is sent");
+}

@@ -1,6 +1,7 @@
 //! `docs/reference/limits.md` says what the code does (S8).
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -246,6 +247,7 @@ fn the_engine_the_sender_and_the_store_are_bounded_as_the_page_says() {
 fn what_is_private_is_bounded_as_the_page_says() {
     let held =
         "bytes of all bodies that are held: those on their way in, and answers of more than 16 KiB until they are sent";
+    let writing = "bytes of requests with events that wait to be written, of those with more than 16 KiB";
     let open = "body of a request without a credential (`POST /portal/session`)";
     let guesses = "refused credentials from one address, or from one /64 network of IPv6";
     let health = "how often the engine is asked for `/readyz` and `/metrics`";
@@ -259,6 +261,9 @@ fn what_is_private_is_bounded_as_the_page_says() {
         ("page.rs", "LIMIT_MAX: usize = 200;", "lines of a page", "200"),
         ("page.rs", "PAGE_BYTES_MAX: usize = 1024 * 1024;", "bytes of a page", "1 MiB"),
         ("problem.rs", "ERRORS_MAX: usize = 20;", "faults told in one answer", "20"),
+        ("api/events.rs", "BATCH_FAULTS_MAX: usize = 1_000;", "faults told in one answer", "1,000"),
+        ("problem.rs", "POINTER_CHARS_MAX: usize = 300;", "place and text of a fault", "300"),
+        ("problem.rs", "DETAIL_CHARS_MAX: usize = 1_000;", "place and text of a fault", "1,000"),
         ("api/tenants.rs", "NAME_CHARS_MAX: usize = 200;", "name of a tenant, destination or key", "200"),
         ("api/tenants.rs", "EMAIL_CHARS_MAX: usize = 254;", "contact address", "254"),
         ("api/tenants.rs", "WEIGHT_MAX: u32 = 1_000;", "weight of a tenant", "1,000"),
@@ -271,6 +276,9 @@ fn what_is_private_is_bounded_as_the_page_says() {
         ("auth/ring.rs", "TENANTS_PART: usize = 10;", "portal sessions", "a tenth"),
         ("bodies.rs", "HELD_BYTES_MAX: usize = 256 * 1024 * 1024;", held, "256 MiB"),
         ("bodies.rs", "HOLDERS_PART: usize = 4;", held, "a quarter"),
+        ("bodies.rs", "WRITING_BYTES_MAX: usize = 64 * 1024 * 1024;", writing, "64 MiB"),
+        ("bodies.rs", "WRITERS_PART: usize = 2;", writing, "half"),
+        ("answers.rs", "UNCOUNTED_BYTES_MAX: usize = 16 * 1024;", writing, "16 KiB"),
         ("answers.rs", "UNCOUNTED_BYTES_MAX: usize = 16 * 1024;", held, "16 KiB"),
         ("body.rs", "OPEN_BODY_BYTES_MAX: usize = 4 * 1024;", open, "4 KiB"),
         ("body.rs", "OPEN_DISCARDED_BYTES_MAX: usize = 256 * 1024;", open, "256 KiB"),
@@ -406,4 +414,35 @@ fn what_can_be_configured_has_the_default_that_the_page_says() {
     ] {
         assert_eq!(number(key), default as u64, "{key}");
     }
+}
+
+/// Every Rust file below this directory, one after the other.
+fn sources(directory: &Path, all: &mut String) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, all);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            all.push_str(&fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn every_shared_resource_has_its_tests() {
+    let mut all = String::new();
+    sources(&in_repository("crates"), &mut all);
+    let (_, part) = PAGE.split_once("\n## Shared resources\n").unwrap();
+    let rows = part.split("\n## ").next().unwrap().lines().filter(|line| line.starts_with("| ")).skip(2);
+    let mut n = 0;
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
+        let tests: Vec<&str> = cells.last().unwrap().split('`').skip(1).step_by(2).collect();
+        assert!(cells.len() == 4 && !tests.is_empty(), "a row has four cells, and its tests in the last: {row}");
+        for test in tests {
+            assert!(all.contains(&format!("fn {test}(")), "there is no test {test}: {row}");
+            n += 1;
+        }
+    }
+    assert!(n > 30, "only {n} tests were looked for");
 }

@@ -7,6 +7,7 @@
 mod support;
 mod raw;
 
+mod access;
 mod clients;
 mod framing;
 mod logs;
