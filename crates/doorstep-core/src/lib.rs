@@ -23,6 +23,7 @@
 //! ```
 
 pub mod time;
+pub mod clock;
 pub mod dice;
 pub mod id;
 
