@@ -31,6 +31,7 @@ pub struct ApiKey {
     #[serde(with = "as_text")]
     pub source_cidrs: Vec<IpNet>,
     pub created_at: Timestamp,
+    /// By the wall clock, as whoever made the key said: it ends at that time, however long the server was off.
     pub expires_at: Option<Timestamp>,
     pub last_used_at: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
@@ -47,7 +48,7 @@ pub struct ApiKey {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OldSecret {
     pub hash: KeyHash,
-    /// It is good until then, so that whoever uses it has time to take the new one.
+    /// It is good until then by the wall clock, so that whoever uses it has time to take the new one.
     pub until: Timestamp,
 }
 
@@ -88,18 +89,18 @@ impl ApiKey {
         self.tenant_id.map_or(Reach::All, Reach::Tenant)
     }
 
-    pub fn is_over(&self, now: Timestamp) -> bool {
-        self.expires_at.is_some_and(|at| at <= now)
+    pub fn is_over(&self, wall: Timestamp) -> bool {
+        self.expires_at.is_some_and(|at| at <= wall)
     }
 
     /// Whether it is good for nothing any more: that never changes again.
-    pub fn has_ended(&self, now: Timestamp) -> bool {
-        self.revoked_at.is_some() || self.is_over(now)
+    pub fn has_ended(&self, wall: Timestamp) -> bool {
+        self.revoked_at.is_some() || self.is_over(wall)
     }
 
     /// Whether this is its secret, or the one before while that is still good.
-    pub fn recognises(&self, shown: &KeyHash, now: Timestamp) -> bool {
-        let old = self.old.as_ref().filter(|old| now < old.until);
+    pub fn recognises(&self, shown: &KeyHash, wall: Timestamp) -> bool {
+        let old = self.old.as_ref().filter(|old| wall < old.until);
         self.hash.is_same(shown) || old.is_some_and(|old| old.hash.is_same(shown))
     }
 
@@ -110,8 +111,8 @@ impl ApiKey {
     }
 
     /// What a change makes of it. Whatever it says, the key stays what it was made for: its scopes, its tenant, and when it was made and used.
-    pub fn changed(&self, to: Self, now: Timestamp) -> Result<Self, Refusal> {
-        if self.has_ended(now) {
+    pub fn changed(&self, to: Self) -> Result<Self, Refusal> {
+        if self.revoked_at.is_some() {
             return Err(Refusal::NotFound);
         }
         if to.version != self.version + 1 {

@@ -12,6 +12,7 @@ use thiserror::Error as ThisError;
 use crate::address::AddressRules;
 use crate::attempt::Attempt;
 use crate::audit::Mandate;
+use crate::clock::{Now, Timeline};
 use crate::consent::Leave;
 use crate::delivery::Delivery;
 use crate::destination::{Destination, Tenant};
@@ -32,7 +33,16 @@ use crate::time::{Millis, Timestamp};
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, EngineFault>> + Send + 'a>>;
 
 pub trait Engine: Send + Sync {
-    fn now(&self) -> Timestamp;
+    /// Schedule time and the wall clock's.
+    fn look(&self) -> Now;
+
+    /// Schedule time: what everything that is kept carries.
+    fn now(&self) -> Timestamp {
+        self.look().at
+    }
+
+    /// How schedule times are shown.
+    fn timeline(&self) -> Arc<Timeline>;
 
     /// 128 bits that name nothing else; the later, the greater.
     fn new_id(&self) -> u128;

@@ -24,6 +24,9 @@ pub struct Event {
     pub headers: Vec<(String, String)>,
     pub ttl: Option<Millis>,
     pub accepted_at: Timestamp,
+    /// How far the wall clock was ahead of schedule time when it was accepted. Kept, so that what is sent says the same on every
+    /// attempt, although the clock may be set in between (D2).
+    pub wall_offset_ms: i64,
     /// Where it comes from, for whoever follows its trace. A repetition may come from elsewhere.
     pub trace: Option<TraceParent>,
 }
@@ -33,6 +36,16 @@ impl Event {
     pub fn content_bytes(&self) -> usize {
         let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         self.payload.len() + headers
+    }
+
+    /// When it happened by the wall clock, as receivers are told: as the producer said, or else when it was accepted.
+    pub fn happened_at(&self) -> Timestamp {
+        self.produced_at.unwrap_or(self.by_the_wall(self.accepted_at))
+    }
+
+    /// What the wall clock showed, or was to show, at this schedule time, as it looked when the event was accepted.
+    pub fn by_the_wall(&self, at: Timestamp) -> Timestamp {
+        Timestamp(at.0.saturating_add(self.wall_offset_ms))
     }
 
     /// Whether a producer said the same with both, whenever that was (I2).

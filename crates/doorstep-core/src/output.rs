@@ -100,11 +100,11 @@ fn reference(event: &Event, link: &PayloadLink<'_>, payload_url: &str) -> Bytes 
         event_id: event.id.as_str(),
         r#type: event.event_type.as_str(),
         tenant_id: event.tenant_id.to_string(),
-        produced_at: event.produced_at.unwrap_or(event.accepted_at).to_rfc3339(),
+        produced_at: event.happened_at().to_rfc3339(),
         content_type: &event.content_type,
         payload_bytes: event.payload.len(),
         payload_url,
-        expires_at: link.expires_at.to_rfc3339(),
+        expires_at: event.by_the_wall(link.expires_at).to_rfc3339(),
     };
     json(&reference)
 }

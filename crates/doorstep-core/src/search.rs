@@ -15,6 +15,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use url::form_urlencoded;
 
+use crate::clock::Timeline;
 use crate::id::{DestinationId, EventId, TenantId};
 use crate::reach::Reach;
 use crate::retry::DeadReason;
@@ -64,6 +65,10 @@ pub trait Search: Default {
 
     /// What is asked for under each name, in their order.
     fn terms(&self) -> Vec<Option<String>>;
+
+    /// The same with schedule times, where it was given the wall clock's.
+    #[must_use]
+    fn by(self, timeline: &Timeline) -> Self;
 
     /// Reads names and values, as they stand in a query once its escapes are undone.
     fn read<'a>(given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, SearchFault> {
@@ -143,6 +148,12 @@ impl Search for DeliveryFilter {
             created_before.map(Timestamp::to_rfc3339),
         ]
     }
+
+    fn by(self, timeline: &Timeline) -> Self {
+        let kept = |at: Option<Timestamp>| at.map(|at| timeline.kept(at));
+        let (created_after, created_before) = (kept(self.created_after), kept(self.created_before));
+        Self { created_after, created_before, ..self }
+    }
 }
 
 impl Search for EventFilter {
@@ -169,6 +180,12 @@ impl Search for EventFilter {
             accepted_after.map(Timestamp::to_rfc3339),
             accepted_before.map(Timestamp::to_rfc3339),
         ]
+    }
+
+    fn by(self, timeline: &Timeline) -> Self {
+        let kept = |at: Option<Timestamp>| at.map(|at| timeline.kept(at));
+        let (accepted_after, accepted_before) = (kept(self.accepted_after), kept(self.accepted_before));
+        Self { accepted_after, accepted_before, ..self }
     }
 }
 

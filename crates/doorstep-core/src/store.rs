@@ -22,6 +22,7 @@ use thiserror::Error as ThisError;
 use crate::api_key::{ApiKey, KeyHash};
 use crate::attempt::Attempt;
 use crate::audit::{Action, AuditEntry, Mandate};
+use crate::clock::{ClockRecord, KeptClock};
 use crate::consent::Consent;
 use crate::delivery::{Delivery, Place, Settlement, Track};
 use crate::destination::{Destination, Tenant};
@@ -107,6 +108,9 @@ pub trait Store: Send + Sync {
     /// The audit log, newest first, each line with its number.
     fn audit(&self, reach: Reach, filter: AuditFilter, page: Page) -> Reply<'_, Vec<(u64, AuditEntry)>>;
 
+    /// How far the clock had come when it was last kept.
+    fn clock(&self) -> Reply<'_, KeptClock>;
+
     /// Forgets what is older than `ages` say, the oldest first and at most `limit` of each kind at once, so that it can be
     /// done gradually (R4). A dead delivery that is forgotten lets go of its key. Takes away as gradually what removed
     /// destinations have left.
@@ -178,7 +182,7 @@ pub enum Write {
     /// A new key. Refused if there is one with this ID.
     PutApiKey(Box<ApiKey>),
     /// A key's name, end, ranges and secrets; the rest stays as it is. `version` is the one that it replaces plus one, or the write is refused; also if
-    /// the key has ended.
+    /// the key was revoked.
     ChangeApiKey(Box<ApiKey>),
     /// From now on it is good for nothing, for ever. Refused if it was revoked before.
     RevokeApiKey {
@@ -203,6 +207,8 @@ pub enum Write {
     },
     /// A line of the audit log on its own.
     Audit(Box<AuditEntry>),
+    /// How far the clock has come; only the last one is kept.
+    KeepClock(Box<ClockRecord>),
 }
 
 /// A change, with the leave of whoever makes it.
@@ -495,8 +501,10 @@ pub struct Ages {
     /// Accepted before this, and none of its deliveries is left. Until then a repetition is recognised (I2).
     pub events: Timestamp,
     pub activity: Timestamp,
-    /// Lines of the audit log; API keys that ended before this.
+    /// Lines of the audit log.
     pub audit: Timestamp,
+    /// API keys that ended before this. Their ends are the wall clock's.
+    pub keys: Timestamp,
     /// Portal sessions that were over before this.
     pub sessions: Timestamp,
     /// Ordering keys that were last used on an earlier day than this, and that nothing is queued for: their sequence numbers begin anew when they are

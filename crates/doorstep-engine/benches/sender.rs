@@ -14,6 +14,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use doorstep_core::address::AddressRules;
 use doorstep_core::attempt::Answer;
+use doorstep_core::clock::Now;
 use doorstep_core::consent::Verification;
 use doorstep_core::delivery::{Delivery, Ordering};
 use doorstep_core::destination::{Destination, DestinationSecrets, DestinationSettings, SigningSecret, TlsSettings};
@@ -67,7 +68,8 @@ async fn bare_hyper(receiver: SocketAddr) {
 }
 
 async fn doorstep(receiver: SocketAddr) {
-    let now = || Timestamp::from_secs(1_700_000_000);
+    let at = Timestamp::from_secs(1_700_000_000);
+    let now = move || Now { at, wall: at };
     let rules = AddressRules::default().allowing("127.0.0.0/8").unwrap();
     let sender = Sender::new(SenderSettings::default(), rules, now, |_| AttemptId(1)).unwrap();
     let all = Rc::new((sender, destination(format!("http://{receiver}/hook")), event(), delivery()));
@@ -184,6 +186,7 @@ fn event() -> Event {
         headers: vec![],
         ttl: None,
         accepted_at: Timestamp(0),
+        wall_offset_ms: 0,
         trace: None,
     }
 }

@@ -57,7 +57,7 @@ async fn measure(directory: &Path, producers: usize) -> Figures {
     let keys = Keyring::new(MasterKey::new(&[7; 32]));
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(directory, keys, &SqliteLimits::default()).unwrap());
     let clock = Clock::start();
-    let (writer, task) = Writer::start(Arc::clone(&store), clock);
+    let (writer, task) = Writer::start(Arc::clone(&store), clock.clone());
     let (catalog, events) = (Arc::new(Catalog::default()), Arc::new(Events::new(Arc::clone(&store))));
     let (run, _run_task) = run::start(Parts {
         store: Arc::clone(&store),
@@ -65,7 +65,7 @@ async fn measure(directory: &Path, producers: usize) -> Figures {
         writer: writer.clone(),
         catalog: Arc::clone(&catalog),
         events: Arc::clone(&events),
-        clock,
+        clock: clock.clone(),
         dice: Box::new(chance::dice().unwrap()),
         limits: SchedulerLimits::default(),
         news: tokio::sync::broadcast::channel(16).0,

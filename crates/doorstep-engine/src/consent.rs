@@ -44,7 +44,7 @@ pub struct Office {
 impl From<&Ingest> for Office {
     fn from(ingest: &Ingest) -> Self {
         let Ingest { catalog, writer, run, clock, .. } = ingest;
-        Self { catalog: Arc::clone(catalog), writer: writer.clone(), run: run.clone(), clock: *clock }
+        Self { catalog: Arc::clone(catalog), writer: writer.clone(), run: run.clone(), clock: clock.clone() }
     }
 }
 
@@ -163,11 +163,11 @@ impl Asker {
         let ended = self.office.run.clone();
         loop {
             self.ask_those_due();
-            let clock = self.office.clock;
+            let clock = self.office.clock.clone();
             let next_at = self.line.wake_at();
             let alarm = async {
                 match next_at {
-                    Some(at) => tokio::time::sleep_until(clock.instant(at).into()).await,
+                    Some(at) => clock.sleep_until(at).await,
                     None => std::future::pending().await,
                 }
             };

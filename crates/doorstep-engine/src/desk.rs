@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use doorstep_core::address::AddressRules;
 use doorstep_core::audit::{AuditEntry, Mandate};
+use doorstep_core::clock::{Now, Timeline};
 use doorstep_core::consent::{Consent, Leave};
 use doorstep_core::delivery::Delivery;
 use doorstep_core::destination::{Destination, Tenant};
@@ -307,8 +308,12 @@ impl Desk {
 }
 
 impl Engine for Desk {
-    fn now(&self) -> Timestamp {
-        self.ingest.clock.now()
+    fn look(&self) -> Now {
+        self.ingest.clock.look()
+    }
+
+    fn timeline(&self) -> Arc<Timeline> {
+        self.ingest.clock.timeline()
     }
 
     fn new_id(&self) -> u128 {

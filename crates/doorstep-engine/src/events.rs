@@ -187,6 +187,7 @@ mod tests {
             headers: Vec::new(),
             ttl: None,
             accepted_at: Timestamp(0),
+            wall_offset_ms: 0,
             trace: None,
         })
     }

@@ -15,6 +15,7 @@ pub mod events;
 pub mod ingest;
 pub mod run;
 pub mod maintain;
+pub mod timekeeper;
 pub mod consent;
 pub mod trials;
 pub mod desk;

@@ -4,10 +4,11 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use doorstep_core::clock::Now;
 use doorstep_core::delivery::Delivery;
 use doorstep_core::scheduler::Input;
 use doorstep_core::store::{Ages, Purged, Store, StoreError};
-use doorstep_core::time::{Millis, Timestamp};
+use doorstep_core::time::Millis;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -53,7 +54,7 @@ impl Default for Retention {
 
 impl Retention {
     /// What is to be forgotten at that time.
-    pub fn ages(&self, now: Timestamp) -> Ages {
+    pub fn ages(&self, Now { at: now, wall }: Now) -> Ages {
         Ages {
             delivered: now - self.delivered,
             dead: now - self.dead,
@@ -61,6 +62,8 @@ impl Retention {
             events: now - self.events,
             activity: now - self.activity,
             audit: now - self.audit,
+            // Keys end by the wall clock. A clock that is wrong for a while must not take away what it cannot give back.
+            keys: now.min(wall) - self.audit,
             // One that is over is good for nothing: what was done in it is in the audit log.
             sessions: now,
             // By then everything that carries the key's sequence numbers was removed too.
@@ -76,14 +79,14 @@ pub fn start(store: Arc<dyn Store>, writer: Writer, run: Handle, clock: Clock, r
         let tell = |deliveries| run.tell(Input::Available { deliveries });
         tokio::select! {
             () = run.ended() => {}
-            () = keep_house(retention, || clock.now(), || writer.begin_telling(), purge, tell) => {}
+            () = keep_house(retention, || clock.look(), || writer.begin_telling(), purge, tell) => {}
         }
     })
 }
 
 async fn keep_house<G, P, T>(
     retention: Retention,
-    now: impl Fn() -> Timestamp,
+    now: impl Fn() -> Now,
     begin_telling: impl Fn() -> G,
     purge: impl Fn(Ages) -> P,
     tell_available: impl Fn(Vec<Delivery>) -> T,
@@ -120,6 +123,7 @@ mod tests {
     use doorstep_core::reach::Reach;
     use doorstep_core::retry::Decision;
     use doorstep_core::store::{DeliveryFilter, Page, Write, Written};
+    use doorstep_core::time::Timestamp;
     use doorstep_store::conformance::samples::{DEAD, DST, NOW, TENANT, accept, portal_session, put, settle};
     use doorstep_store::seal::{Keyring, MasterKey};
     use doorstep_store::sqlite::{SqliteLimits, SqliteStore};
@@ -138,6 +142,10 @@ mod tests {
             other => panic!("{other:?}"),
         };
         written.into_iter().flat_map(available).collect()
+    }
+
+    fn on_time(at: Timestamp) -> Now {
+        Now { at, wall: at }
     }
 
     fn open(directory: &Path) -> SqliteStore {
@@ -172,7 +180,7 @@ mod tests {
             }
             Ok(purged)
         };
-        let now = || NOW + DAY.times(days.get());
+        let now = || on_time(NOW + DAY.times(days.get()));
         tokio::select! {
             () = keep_house(Retention::default(), now, || (), purge, |_| async {}) => {}
             () = done.notified() => {}
@@ -211,7 +219,7 @@ mod tests {
             done.notify_one();
         };
         tokio::select! {
-            () = keep_house(Retention::default(), || NOW + DAY.times(91), || (), purge, tell) => {}
+            () = keep_house(Retention::default(), || on_time(NOW + DAY.times(91)), || (), purge, tell) => {}
             () = done.notified() => {}
         }
         assert_eq!(faults.get(), 0);
@@ -237,10 +245,18 @@ mod tests {
             Ok(Purged::default())
         };
         tokio::select! {
-            () = keep_house(Retention::default(), || NOW + Millis::from_hours(hours.get()), || (), purge, |_| async {}) => {}
+            () = keep_house(Retention::default(), || on_time(NOW + Millis::from_hours(hours.get())), || (), purge, |_| async {}) => {}
             () = done.notified() => {}
         }
         assert_eq!(*steps.borrow(), [0, 2]);
+    }
+
+    #[test]
+    fn a_key_is_forgotten_when_both_clocks_say_that_it_ended_long_ago() {
+        let (retention, year) = (Retention::default(), DAY.times(365));
+        for (at, wall) in [(NOW, NOW + DAY.times(4_000)), (NOW + DAY.times(4_000), NOW)] {
+            assert_eq!(retention.ages(Now { at, wall }).keys, NOW - year);
+        }
     }
 
     #[test]

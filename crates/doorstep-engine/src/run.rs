@@ -235,7 +235,7 @@ impl Run {
     async fn next(&mut self) -> Option<Vec<Message>> {
         let mut messages = Vec::new();
         let wake_at = self.scheduler.wake_at().map_or(self.next_sweep_at, |at| at.min(self.next_sweep_at));
-        let alarm = tokio::time::sleep_until(self.parts.clock.instant(wake_at).into());
+        let alarm = self.parts.clock.sleep_until(wake_at);
         tokio::select! {
             n = self.inputs.recv_many(&mut messages, INPUTS_PER_ROUND) => if n == 0 { return None },
             () = alarm => {}

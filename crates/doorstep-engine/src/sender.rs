@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use doorstep_core::address::AddressRules;
 use doorstep_core::attempt::{Answer, Attempt, Timings};
+use doorstep_core::clock::Now;
 use doorstep_core::custom_headers::HeaderFault;
 use doorstep_core::delivery::Delivery;
 use doorstep_core::destination::Destination;
@@ -141,7 +142,7 @@ pub enum SetupFault {
     Roots(#[source] rustls::Error),
 }
 
-type Clock = dyn Fn() -> Timestamp + Send + Sync;
+type Clock = dyn Fn() -> Now + Send + Sync;
 type Ids = dyn Fn(Timestamp) -> AttemptId + Send + Sync;
 
 /// Sends requests, and keeps the connections for the next ones.
@@ -162,7 +163,7 @@ impl Sender {
     pub fn new(
         settings: SenderSettings,
         rules: AddressRules,
-        clock: impl Fn() -> Timestamp + Send + Sync + 'static,
+        clock: impl Fn() -> Now + Send + Sync + 'static,
         ids: impl Fn(Timestamp) -> AttemptId + Send + Sync + 'static,
     ) -> Result<Self, SetupFault> {
         let SenderSettings { deadlines, pool, dns, roots, public_url } = settings;
@@ -181,18 +182,18 @@ impl Sender {
 
     /// Whether requests to this destination could be written at all.
     pub fn check(&self, destination: &Destination) -> Result<(), SendFault> {
-        Prepared::new(destination, &self.connector.rules, &self.tls, (self.clock)()).map(drop)
+        Prepared::new(destination, &self.connector.rules, &self.tls, (self.clock)().at).map(drop)
     }
 
     /// Makes one request. Dropping the future gives it up; the receiver may have got it nevertheless.
     pub async fn send(&self, request: Request<'_>) -> Result<Sent, SendFault> {
-        let (started_at, started) = ((self.clock)(), Instant::now());
+        let (Now { at: started_at, wall }, started) = ((self.clock)(), Instant::now());
         let destination = request.destination;
         let prepared = self.prepared.get(destination, &self.connector.rules, &self.tls, started_at)?;
         let output = Output::of(destination, request.event, request.delivery, &self.public_url)
             .map_err(|source| SendFault::Output(destination.id, source))?;
         let id = (self.ids)(started_at);
-        let headers = prepared.headers(&request, &output, id, started_at)?;
+        let headers = prepared.headers(&request, &output, id, wall)?;
         let request_headers = prepared::shown_request(&headers, destination);
 
         let deadline = started + Duration::from_millis(destination.settings.timeout.min(TIMEOUT_MAX).0);
@@ -202,7 +203,7 @@ impl Sender {
                 let outgoing = target.outgoing(headers, output.body.clone());
                 // Made once more only where it is needed: a copy of every request would cost more.
                 let again = || {
-                    let headers = prepared.headers(&request, &output, id, started_at).ok()?;
+                    let headers = prepared.headers(&request, &output, id, wall).ok()?;
                     Some(target.outgoing(headers, output.body.clone()))
                 };
                 self.deliver(target, outgoing, again, deadline, &mut timings).await
@@ -239,7 +240,7 @@ impl Sender {
     fn read_outcome(&self, answered: &Answered, destination: &Destination) -> Outcome {
         let settings = &destination.settings;
         let lines = answered.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
-        let hints = Hints::read(lines, (self.clock)(), settings.limits.wait_max);
+        let hints = Hints::read(lines, (self.clock)().wall, settings.limits.wait_max);
         Outcome::from_status(answered.status.as_u16(), hints, &settings.status_overrides)
     }
 

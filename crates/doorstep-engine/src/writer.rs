@@ -152,6 +152,7 @@ fn bytes(write: &Write) -> usize {
         | Write::EndPortalSession { .. }
         | Write::EndPortalSessions { .. }
         | Write::Audit(_)
+        | Write::KeepClock(_)
         | Write::RemoveEventType { .. } => 0,
         Write::PutEventType(registered) => registered.schema_bytes(),
     };

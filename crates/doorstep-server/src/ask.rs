@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 
 use crate::app::App;
 use crate::problem::Problem;
+use crate::when;
 
 /// A query string is at most this long.
 const QUERY_BYTES_MAX: usize = 4_096;
@@ -109,7 +110,7 @@ impl<F: Search> List<F> {
         let filter = F::read(asked.iter().map(|(name, text)| (&**name, &**text)));
         let filter = filter.map_err(|fault| at(&fault.name, fault.detail))?;
         let Paging { limit, cursor } = pairs::read(paging)?;
-        Ok(Self { filter, limit, cursor })
+        Ok(Self { filter: filter.by(&when::timeline()), limit, cursor })
     }
 }
 

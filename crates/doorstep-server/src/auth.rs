@@ -31,6 +31,7 @@ use std::net::IpAddr;
 use axum::extract::{MatchedPath, Request};
 use doorstep_core::api_key::{KeyText, Scope};
 use doorstep_core::audit::Actor;
+use doorstep_core::clock::Now;
 use doorstep_core::portal::session_of;
 use doorstep_core::reach::Reach;
 use http::StatusCode;
@@ -100,14 +101,14 @@ fn by_key(app: &App, text: &str, from: Option<IpAddr>) -> Result<Caller, Problem
     };
     let given = KeyText::parse(text).map_err(|fault| Problem::unauthorized(&fault.to_string()))?;
     let held = app.keys.get(given.id).ok_or_else(unknown)?;
-    let (now, shown) = (app.engine.now(), given.hash());
-    if !held.key.recognises(&shown, now) {
+    let (Now { at: now, wall }, shown) = (app.engine.look(), given.hash());
+    if !held.key.recognises(&shown, wall) {
         return Err(unknown());
     }
     let key = &held.key;
     let actor = Actor::Key { id: key.id, name: key.name.clone() };
     let caller = Caller { actor, scopes: key.scopes.clone(), reach: key.reach(), from, shown: Some(shown) };
-    if key.is_over(now) {
+    if key.is_over(wall) {
         return Err(Problem::unauthorized("this key has expired: ask for a new one"));
     }
     if !key.may_come_from(from) {

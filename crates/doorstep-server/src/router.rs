@@ -24,6 +24,7 @@ use crate::openapi;
 use crate::problem::{Code, Problem};
 use crate::searches::share;
 use crate::shares::Share;
+use crate::when;
 
 pub fn router(app: Arc<App>) -> Router {
     parts(app).0
@@ -122,7 +123,7 @@ async fn finish(State(app): State<Arc<App>>, request: Request, next: Next) -> Re
 ///
 /// A task for each request also costs less than none: the connection, which looks for more to read whenever it is woken, is woken once.
 async fn to_its_end(answered: impl Future<Output = Response> + Send + 'static) -> Response {
-    tokio::spawn(answered).await.unwrap_or_else(|_| {
+    tokio::spawn(when::by(when::timeline(), answered)).await.unwrap_or_else(|_| {
         // The panic itself has been logged where it happened.
         let detail =
             "this is a fault of ours, and the operator finds it in the log; whether anything was changed is not known";
@@ -137,7 +138,7 @@ async fn around(State(app): State<Arc<App>>, mut request: Request, next: Next) -
     source::find(&app, &mut request);
     let path = request.uri().path();
     let is_private = ["/v1", "/portal"].iter().any(|part| path.strip_prefix(part).is_some_and(is_below));
-    let mut response = next.run(request).await;
+    let mut response = when::by(app.engine.timeline(), next.run(request)).await;
     let headers = response.headers_mut();
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if is_private {

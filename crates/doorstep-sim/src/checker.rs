@@ -485,16 +485,6 @@ impl Checker {
         }
     }
 
-    /// The clock was set while the process was down.
-    pub fn clock_set(&mut self, now: Timestamp) {
-        for watched in self.destinations.values_mut() {
-            watched.starts.clear();
-            if let Some(tripped) = &mut watched.facts.tripped {
-                tripped.until = tripped.until.min(now + Millis::from_mins(20));
-            }
-        }
-    }
-
     pub fn handled(&mut self, id: DestinationId, hand: Hand, now: Timestamp) {
         let Some(Watched { facts, .. }) = self.destinations.get_mut(&id) else { return };
         match hand {

@@ -54,7 +54,7 @@ pub struct Faults {
     pub failed_reads: u64,
     /// Per cent of commits that fail and are tried again.
     pub failed_commits: u64,
-    /// By how much the clock is off after each crash.
+    /// By how much the wall clock is set while the process is down after each crash.
     pub clock_jumps: Vec<i64>,
 }
 

@@ -1,6 +1,7 @@
 //! The whole engine under a virtual clock: scheduler and gates as they are, the memory store, a writer that commits
 //! in groups, hostile receivers, and a process that may die at any command.
 
+mod clocks;
 mod process;
 mod disk;
 mod network;
@@ -29,15 +30,16 @@ use crate::checker::{Checker, Facts, Verdict};
 use crate::receiver::{Receiver, Reply};
 use crate::roll::Roll;
 use crate::scenario::{Scenario, random_host};
+use clocks::Clocks;
 
 #[derive(Debug)]
 pub struct World {
     scenario: Scenario,
     checker: Checker,
     dice: SeededDice,
-    /// True time. The process reads a clock that is off by `skew`.
+    /// True time.
     now: Timestamp,
-    skew: i64,
+    clocks: Clocks,
     agenda: BTreeMap<(Timestamp, u64), Happening>,
     n_happenings: u64,
     store: Memory,
@@ -143,7 +145,7 @@ impl World {
             checker,
             dice: SeededDice::new(seed ^ 0x5EED),
             now: scenario.start,
-            skew: 0,
+            clocks: Clocks::new(scenario.start, seed),
             agenda: BTreeMap::new(),
             n_happenings: 0,
             store: Memory::default(),
@@ -212,6 +214,9 @@ impl World {
                 ));
             }
             self.now = at;
+            if self.process.is_some() {
+                self.clocks.pass(at)?;
+            }
             self.happen(happening)?;
             if steps.is_multiple_of(ASKS_EVERY) {
                 self.ask_why()?;
@@ -252,7 +257,7 @@ impl World {
     }
 
     fn clock(&self) -> Timestamp {
-        Timestamp(self.now.0 + self.skew)
+        self.clocks.now()
     }
 
     fn at(&mut self, at: Timestamp, happening: Happening) {
@@ -337,7 +342,7 @@ impl World {
     fn ask_why(&mut self) -> Verdict {
         let Some(process) = &self.process else { return Ok(()) };
         let index = self.dice.below(self.scenario.arrivals.len() as u64);
-        let now = Timestamp(self.now.0 + self.skew);
+        let now = self.clock();
         let Some(row) = self.store.row(DeliveryId(u128::from(index) + 1)) else { return Ok(()) };
         let owned = process.scheduler.gate(row.delivery.destination_id).is_some();
         if row.end.is_some() || row.behind || !owned {
@@ -400,6 +405,7 @@ fn event(index: usize, plan: &DestinationPlan, ordering_key: Option<Arc<str>>, n
         headers: Vec::new(),
         ttl: None,
         accepted_at: now,
+        wall_offset_ms: 0,
         trace: None,
     }
 }

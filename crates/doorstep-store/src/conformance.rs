@@ -109,6 +109,7 @@ macro_rules! store_conforms {
             a_year_of_traffic_leaves_no_more_than_a_season,
             numbers_are_not_given_out_twice,
             all_is_there_after_a_restart,
+            the_clock_is_kept_with_the_latest_time_that_is_known,
             what_is_out_of_reach_is_not_there,
             nobody_changes_what_is_out_of_their_reach,
             a_change_by_hand_is_noted_if_it_took_effect,

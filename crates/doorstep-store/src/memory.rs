@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use doorstep_core::attempt::{Answer, Attempt};
+use doorstep_core::clock::ClockRecord;
 use doorstep_core::consent::Consent;
 use doorstep_core::delivery::{Delivery, OrderingSlot, Place, Settlement, Track};
 use doorstep_core::destination::{Destination, Tenant};
@@ -55,6 +56,7 @@ pub struct Memory {
     last_event_seq: u64,
     last_seq: u64,
     access: Access,
+    clock: Option<ClockRecord>,
 }
 
 #[derive(Debug)]
@@ -135,7 +137,7 @@ impl Memory {
             Write::RemoveDestination { destination_id } => self.remove_destination(destination_id, now),
             Write::ByHand(by_hand) => self.by_hand(*by_hand, now),
             Write::PutApiKey(key) => self.access.put_key(*key),
-            Write::ChangeApiKey(key) => self.access.change_key(*key, now),
+            Write::ChangeApiKey(key) => self.access.change_key(*key),
             Write::RevokeApiKey { key_id } => self.access.revoke_key(key_id, now),
             Write::UsedApiKeys(used) => self.access.used_keys(used),
             Write::PutPortalSession(session) => self.access.put_session(*session),
@@ -145,6 +147,10 @@ impl Memory {
             Write::EndPortalSession { session_id } => self.access.end_session(session_id),
             Write::EndPortalSessions { tenant_id } => self.access.end_sessions(tenant_id),
             Write::Audit(entry) => self.access.note(*entry),
+            Write::KeepClock(record) => {
+                self.clock = Some(*record);
+                Written::Saved
+            }
             Write::PutEventType(registered) => self.put_event_type(*registered),
             Write::RemoveEventType { name } => match self.event_types.remove(&name) {
                 Some(_) => Written::Saved,

@@ -21,6 +21,7 @@ mod by_hand;
 mod mandate;
 mod access;
 mod audit;
+mod clock;
 mod catalog;
 mod event_types;
 mod due;
@@ -47,6 +48,7 @@ use std::time::Duration;
 use doorstep_core::api_key::ApiKey;
 use doorstep_core::attempt::Attempt;
 use doorstep_core::audit::AuditEntry;
+use doorstep_core::clock::KeptClock;
 use doorstep_core::delivery::Delivery;
 use doorstep_core::destination::Tenant;
 use doorstep_core::event::Event;
@@ -192,6 +194,10 @@ impl Store for SqliteStore {
 
     fn audit(&self, reach: Reach, filter: AuditFilter, page: Page) -> Reply<'_, Vec<(u64, AuditEntry)>> {
         self.for_people.search(self.search_max, move |snapshot| audit::audit(snapshot, reach, filter, page))
+    }
+
+    fn clock(&self) -> Reply<'_, KeptClock> {
+        self.for_engine.read(|snapshot| clock::kept(snapshot))
     }
 
     fn purge(&self, ages: Ages, limit: usize) -> Reply<'_, Purged> {

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use doorstep_core::time::Timestamp;
+use doorstep_engine::clock::Clock;
 use doorstep_store::sqlite::DataDir;
 use serde::Serialize;
 
@@ -22,6 +24,9 @@ pub(crate) struct Args {
 
 /// Open files of the server itself: its data, its log, and what the runtime waits with.
 const OWN_DESCRIPTORS: u64 = 64;
+
+/// 2026-01-01: this version was not there before.
+const CLOCK_MIN: Timestamp = Timestamp::from_secs(1_767_225_600);
 
 /// What was looked at, and what was found.
 #[derive(Debug, Serialize)]
@@ -65,6 +70,7 @@ fn look(config: &Config) -> Vec<Finding> {
         links(config),
         targets(config),
         descriptors(config),
+        clock(Clock::start().wall()),
     ];
     findings.extend(metrics);
     findings
@@ -166,6 +172,18 @@ fn descriptors(config: &Config) -> Finding {
     Finding { check, result, detail }
 }
 
+/// A machine whose clock was never set starts in 1970.
+fn clock(wall: Timestamp) -> Finding {
+    let shown = wall.to_rfc3339();
+    let (result, detail) = if wall < CLOCK_MIN {
+        let advice = "set it, or wait for time synchronisation: receivers refuse signatures with a wrong time";
+        (Verdict::Warn, format!("{shown} cannot be right; {advice}"))
+    } else {
+        (Verdict::Ok, shown)
+    };
+    Finding { check: "clock", result, detail }
+}
+
 /// Each request in flight and each client takes one.
 fn descriptors_needed(config: &Config) -> u64 {
     (config.in_flight_max + config.connections_max) as u64 + OWN_DESCRIPTORS
@@ -218,6 +236,13 @@ mod tests {
         };
         assert_eq!([said("0.0.0.0:80", None), said("[::]:80", None)], [Verdict::Warn; 2]);
         assert_eq!([said("127.0.0.1:80", None), said("0.0.0.0:80", Some("https://a.b"))], [Verdict::Ok; 2]);
+    }
+
+    #[test]
+    fn a_clock_that_was_never_set_is_warned_of() {
+        let said = |secs| clock(Timestamp::from_secs(secs));
+        assert_eq!((said(40).result, said(1_794_744_000).result), (Verdict::Warn, Verdict::Ok));
+        assert!(said(40).detail.starts_with("1970-01-01T00:00:40.000Z"), "{}", said(40).detail);
     }
 
     #[test]

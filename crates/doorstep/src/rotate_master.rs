@@ -111,11 +111,16 @@ fn change(directory: &DataDir, old: &KeyBytes, new: &KeyBytes) -> Result<(KeyId,
     let (before, now) = (old.id(), new.id());
     let keys = Keyring::new(new).and_opens(old);
     let mut n_seen = 0;
-    let rotated = directory.rotate(&keys, ROTATE_AT_ONCE, Clock::start().now(), |n| {
-        n_seen += n;
-        output::note(&format!("{n_seen} records are sealed with {now}\n"));
-        ControlFlow::Continue(())
-    });
+    let rotated = directory.rotate(
+        &keys,
+        ROTATE_AT_ONCE,
+        |kept| Clock::resume(kept).now(),
+        |n| {
+            n_seen += n;
+            output::note(&format!("{n_seen} records are sealed with {now}\n"));
+            ControlFlow::Continue(())
+        },
+    );
     let rotated = rotated.map_err(told)?;
     output::note(&format!("{} of {n_seen} records were sealed with another key before\n", rotated.moved));
     Ok((before, now))
@@ -185,7 +190,7 @@ mod tests {
             let old = files.read_current().unwrap().unwrap();
             let both = Keyring::new(MasterKey::new(&new)).and_opens(MasterKey::new(&old));
             if all_went_over {
-                taken.rotate(&both, 1, Timestamp(0), |_| ControlFlow::Continue(())).unwrap();
+                taken.rotate(&both, 1, |_| Timestamp(0), |_| ControlFlow::Continue(())).unwrap();
                 drop(taken);
             } else {
                 taken.open(both, &SqliteLimits::default()).unwrap();

@@ -23,6 +23,7 @@ use doorstep_engine::ingest::Ingest;
 use doorstep_engine::maintain::{self, Retention};
 use doorstep_engine::run::{self, Handle, Parts};
 use doorstep_engine::sender::{Sender, SenderSettings};
+use doorstep_engine::timekeeper;
 use doorstep_engine::writer::Writer;
 use doorstep_server::auth::KeyHash;
 use doorstep_server::{App, Limits, Place};
@@ -46,6 +47,9 @@ pub(crate) struct Running {
     run_task: JoinHandle<()>,
     writer_task: JoinHandle<()>,
     house_task: JoinHandle<()>,
+    clock_task: JoinHandle<()>,
+    /// What is needed to keep the clock once everything else has ended.
+    last_words: (Clock, Writer),
     notes_task: JoinHandle<()>,
 }
 
@@ -57,21 +61,21 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAd
     let keys = keys.sealing_payloads(config.encrypt_payloads);
     let quota = quota(config);
     let store: Arc<dyn Store> = Arc::new(directory.open(keys, &SqliteLimits { quota, ..SqliteLimits::default() })?);
-    let clock = Clock::start();
+    let clock = Clock::resume(store.clock().await?);
     let no_chance = "the machine gives no random numbers";
     let ids = Arc::new(Ids::new().context(no_chance)?);
     let dice = chance::dice().context(no_chance)?;
     let rules = config.allow_targets.clone().denying_own(own_addresses(address));
     let public_url = config.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
-    let attempt_ids = Arc::clone(&ids);
+    let (attempt_ids, reading) = (Arc::clone(&ids), clock.clone());
     let sender = Sender::new(
         SenderSettings { public_url, ..SenderSettings::default() },
         rules.clone(),
-        move || clock.now(),
+        move || reading.look(),
         move |now| AttemptId(attempt_ids.next(now)),
     )?;
     let sender: Arc<dyn SenderSeam> = Arc::new(sender);
-    let (writer, writer_task) = Writer::start(Arc::clone(&store), clock);
+    let (writer, writer_task) = Writer::start(Arc::clone(&store), clock.clone());
     let (catalog, events) = (Arc::new(Catalog::default()), Arc::new(Events::new(Arc::clone(&store))));
     let news = broadcast::Sender::new(NEWS_KEPT);
     let (run, run_task) = run::start(Parts {
@@ -80,7 +84,7 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAd
         writer: writer.clone(),
         catalog: Arc::clone(&catalog),
         events: Arc::clone(&events),
-        clock,
+        clock: clock.clone(),
         dice: Box::new(dice),
         limits: SchedulerLimits {
             in_flight_max: config.in_flight_max,
@@ -90,7 +94,9 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAd
         news: news.clone(),
     });
     let n_destinations = run::adopt_all(store.as_ref(), &catalog, &run).await?;
-    let house_task = maintain::start(Arc::clone(&store), writer.clone(), run.clone(), clock, retention(config));
+    let house_task = maintain::start(Arc::clone(&store), writer.clone(), run.clone(), clock.clone(), retention(config));
+    let clock_task = timekeeper::start(clock.clone(), writer.clone(), run.clone());
+    let last_words = (clock.clone(), writer.clone());
     let ingest = Ingest { catalog, writer, events, run: run.clone(), clock, ids, pool: Arc::default() };
     let dice = chance::dice().context(no_chance)?;
     let consents = Consents::start(&ingest, Arc::clone(&sender), Box::new(dice));
@@ -118,13 +124,13 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAd
     app.recall().await?;
     let noting = Arc::clone(&app);
     let notes_task = tokio::spawn(async move { noting.keep_notes().await });
-    Ok(Running { app, n_destinations, run, run_task, writer_task, house_task, notes_task })
+    Ok(Running { app, n_destinations, run, run_task, writer_task, house_task, clock_task, last_words, notes_task })
 }
 
 impl Running {
     /// Lets what is in flight come to its end, for at most `within`, and lets go of the store.
     pub(crate) async fn stop(self, within: Duration) {
-        let Self { app, run, run_task, writer_task, house_task, notes_task, .. } = self;
+        let Self { app, run, run_task, writer_task, house_task, clock_task, last_words, notes_task, .. } = self;
         notes_task.abort();
         let _ = notes_task.await;
         app.write_notes().await;
@@ -135,7 +141,12 @@ impl Running {
         // It may have been aborted just now.
         let _ = run_task.await;
         let _ = house_task.await;
-        drop((app, run));
+        let _ = clock_task.await;
+        let (clock, writer) = last_words;
+        if let Err(fault) = timekeeper::keep(&clock, &writer).await {
+            tracing::warn!(error = %fault, "the clock could not be written; the next start goes on from when it last was");
+        }
+        drop((app, run, writer));
         // All that was to be written is, once the last of those who could ask for more has gone.
         let _ = tokio::time::timeout(within, writer_task).await;
     }

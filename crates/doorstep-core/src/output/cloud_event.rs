@@ -63,7 +63,7 @@ fn source(event: &Event) -> String {
 }
 
 fn time(event: &Event) -> String {
-    event.produced_at.unwrap_or(event.accepted_at).to_rfc3339()
+    event.happened_at().to_rfc3339()
 }
 
 fn is_json(content_type: &str) -> bool {

@@ -63,6 +63,7 @@ fn event(content_type: &str, payload: &[u8]) -> Event {
         headers: vec![],
         ttl: None,
         accepted_at: NOW,
+        wall_offset_ms: 0,
         trace: None,
     }
 }
@@ -118,6 +119,23 @@ fn a_thin_body_refers_to_the_payload_and_is_the_same_each_time() {
 
     (delivery.requests, delivery.progress.attempts, delivery.due_at) = (5, 3, NOW + Millis::from_hours(1));
     assert_eq!(of(&delivery), first, "a later attempt says the same");
+}
+
+#[test]
+fn receivers_are_told_the_wall_clocks_time_as_it_was_when_the_event_was_accepted() {
+    let ahead = Event { wall_offset_ms: 3_600_000, ..event("application/json", b"1") };
+    let sent =
+        |mode, format| Output::of(&destination(mode, format), &ahead, &delivery(NOW), "https://d.example").unwrap();
+    let thin = read(&sent(PayloadMode::Thin, Format::Plain).body);
+    let expires_at = PayloadLink::of(&delivery(NOW), &ahead.id).expires_at + Millis::from_hours(1);
+    assert_eq!(
+        (&thin["produced_at"], &thin["expires_at"]),
+        (&"2026-11-15T13:00:00.123Z".into(), &expires_at.to_rfc3339().into())
+    );
+    let structured = read(&sent(PayloadMode::Full, Format::CloudeventsStructured).body);
+    assert_eq!(structured["time"], "2026-11-15T13:00:00.123Z");
+    let producers = Event { produced_at: Some(NOW), ..ahead };
+    assert_eq!(producers.happened_at(), NOW, "a producer's time is the producer's");
 }
 
 #[test]

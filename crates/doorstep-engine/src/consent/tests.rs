@@ -64,7 +64,7 @@ impl Bench {
             agrees: Mutex::new(false),
         });
         let clock = Clock::start();
-        let (writer, _) = Writer::start(Arc::clone(&store) as Arc<dyn Store>, clock);
+        let (writer, _) = Writer::start(Arc::clone(&store) as Arc<dyn Store>, clock.clone());
         let catalog = Arc::new(Catalog::default());
         let (run, _) = run::start(Parts {
             store: Arc::clone(&store) as Arc<dyn Store>,
@@ -72,7 +72,7 @@ impl Bench {
             writer: writer.clone(),
             catalog: Arc::clone(&catalog),
             events: Arc::new(Events::new(Arc::clone(&store) as Arc<dyn Store>)),
-            clock,
+            clock: clock.clone(),
             dice: Box::new(SeededDice::new(1)),
             limits: SchedulerLimits::default(),
             news: tokio::sync::broadcast::Sender::new(16),

@@ -28,7 +28,7 @@ pub(super) fn origin(public_url: &str) -> String {
 impl Sender {
     /// Asks once. Whatever the receiver does is an answer; only our own faults are errors.
     pub async fn ask(&self, destination: &Destination) -> Result<Asked, SendFault> {
-        let (now, started) = ((self.clock)(), Instant::now());
+        let (now, started) = ((self.clock)().at, Instant::now());
         let prepared = self.prepared.get(destination, &self.connector.rules, &self.tls, now)?;
         let deadline = started + Duration::from_millis(destination.settings.timeout.min(ASK_TIMEOUT_MAX).0);
         let answered = match prepared.target() {
@@ -43,7 +43,8 @@ impl Sender {
             Ok(Answered { status, headers, .. }) => {
                 let lines: Vec<(&str, &[u8])> =
                     headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
-                let hints = Hints::read(lines.iter().copied(), (self.clock)(), destination.settings.limits.wait_max);
+                let hints =
+                    Hints::read(lines.iter().copied(), (self.clock)().wall, destination.settings.limits.wait_max);
                 let leave = Leave::read(&self.origin, &lines);
                 (leave.map_err(|why| format!("it answered {}: {why}", status.as_u16())), hints.retry_after)
             }
@@ -70,7 +71,7 @@ impl Sender {
         if url.starts_with("https:") && !self.public_url.starts_with("https:") {
             return None;
         }
-        let link = ConsentLink::new(destination.id, url, (self.clock)());
+        let link = ConsentLink::new(destination.id, url, (self.clock)().at);
         destination.secrets.link_key.as_ref().map(|key| link.href(&self.public_url, key))
     }
 }

@@ -120,20 +120,20 @@ impl Prepared {
         self.target.as_ref().map_err(|why| NoAnswer::new(Fault::AddressBlocked, why))
     }
 
-    /// The headers of one request. Ours come last and replace whatever came before them.
+    /// The headers of one request, signed with the wall clock's time. Ours come last and replace whatever came before them.
     pub(super) fn headers(
         &self,
         request: &Request<'_>,
         output: &Output,
         attempt_id: AttemptId,
-        now: Timestamp,
+        wall: Timestamp,
     ) -> Result<HeaderMap, SendFault> {
         let event = request.event;
         let mut headers = self.headers.clone();
         if !event.headers.is_empty() {
             add(&mut headers, &headers_of(event)?, value);
         }
-        let message = Message { id: event.id.as_str(), at: now, body: &output.body };
+        let message = Message { id: event.id.as_str(), at: wall, body: &output.body };
         let signatures = self.signer.sign(&message).map_err(|source| SendFault::EventId(event.id.clone(), source))?;
         for header in signatures {
             headers.insert(HeaderName::from_static(header.name), value(header.value));

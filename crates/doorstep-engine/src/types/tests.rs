@@ -33,6 +33,7 @@ fn event(schema_version: Option<&str>, payload: &str) -> Event {
         headers: Vec::new(),
         ttl: None,
         accepted_at: Timestamp(0),
+        wall_offset_ms: 0,
         trace: None,
     }
 }

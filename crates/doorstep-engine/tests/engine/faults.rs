@@ -7,6 +7,7 @@ use std::time::Duration;
 use doorstep_core::api_key::ApiKey;
 use doorstep_core::attempt::Attempt;
 use doorstep_core::audit::AuditEntry;
+use doorstep_core::clock::KeptClock;
 use doorstep_core::delivery::Delivery;
 use doorstep_core::destination::Tenant;
 use doorstep_core::engine::EngineFault;
@@ -166,6 +167,10 @@ impl Store for Troubled {
 
     fn audit(&self, reach: Reach, filter: AuditFilter, page: Page) -> Reply<'_, Vec<(u64, AuditEntry)>> {
         self.store.audit(reach, filter, page)
+    }
+
+    fn clock(&self) -> Reply<'_, KeptClock> {
+        self.store.clock()
     }
 
     fn purge(&self, ages: Ages, limit: usize) -> Reply<'_, Purged> {

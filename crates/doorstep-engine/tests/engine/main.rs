@@ -166,7 +166,7 @@ async fn keeping_house_ends_with_the_run_loop() {
     let directory = tempfile::tempdir().unwrap();
     let engine = Engine::start(directory.path()).await;
     let (store, writer, run) = (Arc::clone(&engine.store), engine.writer.clone(), engine.run.clone());
-    let house = maintain::start(store, writer, run, engine.clock, Retention::default());
+    let house = maintain::start(store, writer, run, engine.clock.clone(), Retention::default());
     engine.stop().await;
     house.await.unwrap();
     Engine::start(directory.path()).await.stop().await;

@@ -86,15 +86,16 @@ impl Engine {
 
     pub(crate) async fn start_over(store: Arc<dyn Store>, panics: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         let clock = Clock::start();
+        let reading = clock.clone();
         let ids = Arc::new(Ids::new().unwrap());
         let attempt_ids = Arc::clone(&ids);
         let rules = AddressRules::default().allowing("127.0.0.0/8").unwrap();
         let settings = SenderSettings::default();
         let sender =
-            Sender::new(settings, rules.clone(), move || clock.now(), move |now| AttemptId(attempt_ids.next(now)))
+            Sender::new(settings, rules.clone(), move || reading.look(), move |now| AttemptId(attempt_ids.next(now)))
                 .unwrap();
         let sender: Arc<dyn SenderSeam> = Arc::new(Panicking { sender, panics: Box::new(panics) });
-        let (writer, writer_task) = Writer::start(Arc::clone(&store), clock);
+        let (writer, writer_task) = Writer::start(Arc::clone(&store), clock.clone());
         let catalog = Arc::new(Catalog::default());
         let events = Arc::new(Events::new(Arc::clone(&store)));
         let (run, run_task) = run::start(Parts {
@@ -103,14 +104,21 @@ impl Engine {
             writer: writer.clone(),
             catalog: Arc::clone(&catalog),
             events: Arc::clone(&events),
-            clock,
+            clock: clock.clone(),
             dice: Box::new(chance::dice().unwrap()),
             limits: SchedulerLimits::default(),
             news: tokio::sync::broadcast::channel(16).0,
         });
         run::adopt_all(store.as_ref(), &catalog, &run).await.unwrap();
-        let ingest =
-            Ingest { catalog, writer: writer.clone(), events, run: run.clone(), clock, ids, pool: Arc::default() };
+        let ingest = Ingest {
+            catalog,
+            writer: writer.clone(),
+            events,
+            run: run.clone(),
+            clock: clock.clone(),
+            ids,
+            pool: Arc::default(),
+        };
         let consents = Consents::start(&ingest, Arc::clone(&sender), Box::new(SeededDice::new(1)));
         let desk = Desk::new(ingest, sender, consents, rules);
         Self { store, run, clock, desk, writer, run_task, writer_task }
@@ -234,6 +242,7 @@ pub(crate) fn event(n: usize, event_type: &str) -> Event {
         headers: Vec::new(),
         ttl: None,
         accepted_at: Timestamp(0),
+        wall_offset_ms: 0,
         trace: None,
     }
 }

@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use doorstep_core::address::AddressRules;
 use doorstep_core::attempt::Answer;
+use doorstep_core::clock::Now;
 use doorstep_core::consent::Verification;
 use doorstep_core::delivery::{Delivery, Ordering as KeyOrdering};
 use doorstep_core::destination::{Destination, DestinationSecrets, DestinationSettings, SigningSecret, TlsSettings};
@@ -58,7 +59,10 @@ impl Bench {
     pub(crate) fn new(settings: SenderSettings, allowed: &str) -> Self {
         let clock = Arc::new(AtomicI64::new(NOW.0));
         let reading = Arc::clone(&clock);
-        let now = move || Timestamp(reading.load(Ordering::SeqCst));
+        let now = move || {
+            let at = Timestamp(reading.load(Ordering::SeqCst));
+            Now { at, wall: at }
+        };
         let rules = AddressRules::default().allowing(allowed).unwrap();
         let ids = |at: Timestamp| AttemptId(u128::try_from(at.0).unwrap());
         Self { sender: Arc::new(Sender::new(settings, rules, now, ids).unwrap()), clock }
@@ -134,6 +138,7 @@ impl Order {
             headers: vec![],
             ttl: None,
             accepted_at: NOW,
+            wall_offset_ms: 0,
             trace: None,
         };
         let progress = Progress { attempts: 0, ambiguous: 0, last_delay: Millis::ZERO, give_up_at: Timestamp::MAX };

@@ -39,7 +39,7 @@ use crate::body::{Json, OptionalJson};
 use crate::page::Stretch;
 use crate::problem::{Code, Problem};
 use crate::shape;
-use crate::when::When;
+use crate::when::{self, When};
 use settings::{DestinationBody, DestinationChange, NewDestination, NewSecret, new_link_key};
 use view::{DestinationPage, DestinationView, view, views};
 
@@ -313,6 +313,7 @@ async fn test(
         Some(event_type) => event_type,
         None => "doorstep.test".parse().map_err(|fault| Problem::invalid_at("/type", fault))?,
     };
+    let now = app.engine.now();
     let event = Event {
         id: EventId::generated(app.engine.new_id()),
         tenant_id: destination.tenant_id,
@@ -324,7 +325,8 @@ async fn test(
         schema_version: None,
         headers: Vec::new(),
         ttl: None,
-        accepted_at: app.engine.now(),
+        accepted_at: now,
+        wall_offset_ms: when::offset(now),
         trace: None,
     };
     let nothing = (&Value::Null, &Value::Null);

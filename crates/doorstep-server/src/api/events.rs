@@ -36,7 +36,7 @@ use crate::page::Stretch;
 use crate::problem::Problem;
 use crate::rates::Standing;
 use crate::shape;
-use crate::when::When;
+use crate::when::{Given, When};
 use items::Items;
 use new::cloud::{self, Form};
 use new::{EventBody, IdempotencyKey, NewEvent, SUGGESTED_MAX, check_type, idempotency_key};
@@ -119,7 +119,7 @@ pub(crate) struct EventView {
     #[schema(value_type = Option<shape::OrderingKey>, required)]
     ordering_key: Option<Arc<str>>,
     #[schema(required)]
-    produced_at: Option<When>,
+    produced_at: Option<Given>,
     #[schema(value_type = Option<shape::SchemaVersion>, required)]
     schema_version: Option<Arc<str>>,
     accepted_at: When,
@@ -407,7 +407,7 @@ impl EventView {
             content_type: summary.content_type,
             payload_bytes: summary.payload_bytes,
             ordering_key: summary.ordering_key,
-            produced_at: summary.produced_at.map(When),
+            produced_at: summary.produced_at.map(Given),
             schema_version: summary.schema_version,
             accepted_at: When(summary.accepted_at),
             deliveries: summary.deliveries,

@@ -9,6 +9,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use doorstep_core::api_key::{ApiKey, KeyText, SECRET_LEN, Scope};
 use doorstep_core::audit::{Action, Actor};
+use doorstep_core::clock::Now;
 use doorstep_core::id::{KeyId, TenantId};
 use doorstep_core::store::{ByHand, Refusal, Write, Written};
 use doorstep_core::time::Timestamp;
@@ -30,7 +31,7 @@ use crate::etag::etag;
 use crate::page::Stretch;
 use crate::problem::{Code, FieldFault, Problem};
 use crate::shape;
-use crate::when::When;
+use crate::when::{Given, When};
 
 /// Ranges that a key may be used from.
 const CIDRS_MAX: usize = 50;
@@ -57,7 +58,7 @@ pub(crate) struct NewKey {
     #[schema(value_type = Vec<shape::Cidr>, max_items = 50)]
     source_cidrs: Vec<String>,
     #[serde(default)]
-    expires_at: Option<When>,
+    expires_at: Option<Given>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -72,7 +73,7 @@ pub(crate) struct KeyView {
     source_cidrs: Vec<String>,
     created_at: When,
     #[schema(required)]
-    expires_at: Option<When>,
+    expires_at: Option<Given>,
     /// To the minute, about.
     #[schema(required)]
     last_used_at: Option<When>,
@@ -80,7 +81,7 @@ pub(crate) struct KeyView {
     revoked_at: Option<When>,
     /// Until when the secret before the last rotation works, or worked.
     #[schema(required)]
-    old_secret_until: Option<When>,
+    old_secret_until: Option<Given>,
     /// One more with every change; it is also the `ETag`.
     version: u64,
 }
@@ -118,7 +119,7 @@ pub(crate) struct KeyList {
     responses((status = 201, body = NewKeyView)))]
 async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<NewKey>) -> Result<Response, Problem> {
     let (text, key) = new.read(&app, &caller)?;
-    if let Some(max) = app.keys.limit_reached(caller.reach, app.engine.now()) {
+    if let Some(max) = app.keys.limit_reached(caller.reach, app.engine.look().wall) {
         let detail = format!("{max} keys are in use at most: revoke one that is not needed any more");
         return Err(Problem::new(Code::TooManyKeys, detail));
     }
@@ -194,7 +195,7 @@ fn shown(key: ApiKey) -> Response {
 /// What the audit log tells of it.
 fn told(key: &ApiKey) -> Value {
     let cidrs: Vec<String> = key.source_cidrs.iter().map(ToString::to_string).collect();
-    json!({ "name": key.name, "scopes": key.scopes, "source_cidrs": cidrs, "expires_at": key.expires_at.map(When) })
+    json!({ "name": key.name, "scopes": key.scopes, "source_cidrs": cidrs, "expires_at": key.expires_at.map(Given) })
 }
 
 /// Nobody makes a key that is good where, or when, their own is not.
@@ -216,7 +217,7 @@ fn beyond(
     if !own.bounds_end(expires_at)
         && let Some(end) = own.expires_at
     {
-        let detail = format!("goes beyond the end of your own key: name a time up to {}", When(end));
+        let detail = format!("goes beyond the end of your own key: name a time up to {}", Given(end));
         faults.push(FieldFault::new("/expires_at", detail));
     }
     Ok(faults)
@@ -225,7 +226,7 @@ fn beyond(
 impl NewKey {
     fn read(self, app: &App, caller: &Caller) -> Result<(KeyText, ApiKey), Problem> {
         let mut faults = Vec::new();
-        let now = app.engine.now();
+        let Now { at: now, wall } = app.engine.look();
         if let Err(fault) = check_name(&self.name) {
             faults.push(FieldFault::new("/name", fault));
         }
@@ -239,7 +240,7 @@ impl NewKey {
             return Err(Problem::names_nothing("/tenant_id", format!("there is no tenant {tenant_id}")));
         }
         let source_cidrs = read_ranges(&self.source_cidrs, &mut faults);
-        check_end(self.expires_at, now, &mut faults);
+        check_end(self.expires_at, wall, &mut faults);
         faults.extend(beyond(app, caller, &source_cidrs, self.expires_at.map(|at| at.0))?);
         if !faults.is_empty() {
             return Err(Problem::invalid(faults));
@@ -280,8 +281,8 @@ fn read_ranges(texts: &[String], faults: &mut Vec<FieldFault>) -> Vec<IpNet> {
     ranges
 }
 
-fn check_end(expires_at: Option<When>, now: Timestamp, faults: &mut Vec<FieldFault>) {
-    if expires_at.is_some_and(|at| at.0 <= now) {
+fn check_end(expires_at: Option<Given>, wall: Timestamp, faults: &mut Vec<FieldFault>) {
+    if expires_at.is_some_and(|at| at.0 <= wall) {
         faults.push(FieldFault::new("/expires_at", "lies in the past"));
     }
 }
@@ -295,10 +296,10 @@ impl KeyView {
             tenant_id: key.tenant_id,
             source_cidrs: key.source_cidrs.iter().map(ToString::to_string).collect(),
             created_at: When(key.created_at),
-            expires_at: key.expires_at.map(When),
+            expires_at: key.expires_at.map(Given),
             last_used_at: key.last_used_at.map(When),
             revoked_at: key.revoked_at.map(When),
-            old_secret_until: key.old.map(|old| When(old.until)),
+            old_secret_until: key.old.map(|old| Given(old.until)),
             version: key.version,
         }
     }

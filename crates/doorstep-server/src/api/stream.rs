@@ -26,7 +26,7 @@ use crate::ask::Query;
 use crate::auth::caller::Caller;
 use crate::problem::Problem;
 use crate::shape;
-use crate::when::When;
+use crate::when::{self, When};
 
 /// A quiet stream says this often that it is still there.
 const HEARTBEAT: std::time::Duration = std::time::Duration::from_secs(15);
@@ -147,7 +147,7 @@ async fn stream(State(app): State<Arc<App>>, caller: Caller, Query(watch): Query
             let line = match news {
                 // A key may be revoked while its owner watches.
                 Ok(_) if !caller.is_still_good(&app) => return None,
-                Ok(news) if watch.wants(caller.reach, &news) => line(&news),
+                Ok(news) if watch.wants(caller.reach, &news) => when::now_by(app.engine.timeline(), || line(&news)),
                 Ok(_) => continue,
                 Err(RecvError::Lagged(n)) => missed(caller.reach, n),
                 Err(RecvError::Closed) => return None,

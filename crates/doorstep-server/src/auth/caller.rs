@@ -8,6 +8,7 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use doorstep_core::api_key::{ApiKey, KeyHash, Scope};
 use doorstep_core::audit::{Action, Actor, AuditEntry, AuditOutcome, Mandate, changes};
+use doorstep_core::clock::Now;
 use doorstep_core::id::TenantId;
 use doorstep_core::reach::Reach;
 use doorstep_core::time::Timestamp;
@@ -63,18 +64,18 @@ impl Caller {
     }
 
     /// The key may have been changed since.
-    fn is_let_in_by(&self, key: &ApiKey, now: Timestamp) -> bool {
-        let knows = self.shown.as_ref().is_some_and(|shown| key.recognises(shown, now));
-        knows && !key.is_over(now) && key.may_come_from(self.from)
+    fn is_let_in_by(&self, key: &ApiKey, wall: Timestamp) -> bool {
+        let knows = self.shown.as_ref().is_some_and(|shown| key.recognises(shown, wall));
+        knows && !key.is_over(wall) && key.may_come_from(self.from)
     }
 
     /// Whether the credential is still good: for what goes on after its request was let in.
     pub(crate) fn is_still_good(&self, app: &App) -> bool {
-        let now = app.engine.now();
+        let Now { at: now, wall } = app.engine.look();
         match &self.actor {
             Actor::Bootstrap => true,
             Actor::Console => false,
-            Actor::Key { id, .. } => app.keys.get(*id).is_some_and(|held| self.is_let_in_by(&held.key, now)),
+            Actor::Key { id, .. } => app.keys.get(*id).is_some_and(|held| self.is_let_in_by(&held.key, wall)),
             Actor::Portal { id } => app.sessions.is_open(*id, now),
         }
     }

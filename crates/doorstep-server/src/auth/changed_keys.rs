@@ -124,7 +124,7 @@ async fn a_key_that_has_ended_stays_as_it_is() {
     let mut world = World::new().await;
     let (id, _) = make_key(&world, json!({ "name": "k", "scopes": ["read"] })).await;
     world.ask("DELETE", &format!("/v1/keys/{id}"), Value::Null).await;
-    let (now, mut over) = (world.later(0), String::new());
+    let (now, mut over) = (world.wall(), String::new());
     world.key(&[Scope::Read], None, |key| (key.expires_at, over) = (Some(now), key.id.to_string())).await;
     for id in [id, over] {
         for (method, path) in [("PATCH", format!("/v1/keys/{id}")), ("POST", format!("/v1/keys/{id}/rotate"))] {

@@ -100,7 +100,7 @@ impl Who {
                 made["key"].as_str().unwrap().to_owned()
             }
             Self::Expired => {
-                let now = world.later(0);
+                let now = world.wall();
                 world.key(admin, None, |key| key.expires_at = Some(now)).await
             }
             Self::FromElsewhere => {

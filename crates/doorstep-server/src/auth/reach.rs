@@ -22,6 +22,7 @@ fn event(tenant_id: TenantId, world: &World) -> Event {
         headers: Vec::new(),
         ttl: None,
         accepted_at: world.later(0),
+        wall_offset_ms: 0,
         trace: None,
     }
 }

@@ -65,8 +65,10 @@ impl KeyRing {
     }
 
     /// How many there may be, if there is no room for another one that somebody with this reach makes, even without those that have expired.
-    pub(crate) fn limit_reached(&self, reach: Reach, now: Timestamp) -> Option<usize> {
-        self.write(|keys| limit_reached(keys, KEYS_MAX, reach, |held| held.key.tenant_id, |held| held.key.is_over(now)))
+    pub(crate) fn limit_reached(&self, reach: Reach, wall: Timestamp) -> Option<usize> {
+        self.write(|keys| {
+            limit_reached(keys, KEYS_MAX, reach, |held| held.key.tenant_id, |held| held.key.is_over(wall))
+        })
     }
 
     /// The keys that were used, and whose last note is old.

@@ -112,7 +112,7 @@ impl World {
 
     pub(crate) async fn placed(store: Arc<dyn Store>, place: Place) -> Self {
         let clock = Clock::start();
-        let (writer, _) = Writer::start(Arc::clone(&store), clock);
+        let (writer, _) = Writer::start(Arc::clone(&store), clock.clone());
         let (catalog, events) = (Arc::new(Catalog::default()), Arc::new(Events::new(Arc::clone(&store))));
         let (sender, news): (Arc<dyn Sender>, _) = (Arc::new(Silent), tokio::sync::broadcast::Sender::new(16));
         let (run, _) = run::start(Parts {
@@ -121,7 +121,7 @@ impl World {
             writer: writer.clone(),
             catalog: Arc::clone(&catalog),
             events: Arc::clone(&events),
-            clock,
+            clock: clock.clone(),
             dice: Box::new(chance::dice().unwrap()),
             limits: SchedulerLimits::default(),
             news: news.clone(),
@@ -293,6 +293,11 @@ impl World {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let answer = TowerToHyperService::new(self.router.clone()).call(request).await.unwrap();
         seen::judge(&method, &path, answer).await
+    }
+
+    /// What the ends of keys are compared with.
+    pub(crate) fn wall(&self) -> Timestamp {
+        self.app.engine.look().wall
     }
 
     pub(crate) fn later(&self, millis: u64) -> Timestamp {

@@ -6,6 +6,7 @@ impl World {
     pub(super) fn start(&mut self) -> Verdict {
         self.lives += 1;
         self.note(|| "the process starts".to_owned());
+        self.clocks.start(self.now, self.store.kept_clock().newest)?;
         self.process = Some(Process {
             scheduler: Scheduler::new(self.scenario.limits.clone()),
             dice: SeededDice::new(self.dice.roll().0),
@@ -67,9 +68,8 @@ impl World {
         self.checker.crashed();
         self.lives += 1;
         if let Some(jump) = self.scenario.faults.clock_jumps.pop() {
-            self.skew += jump;
-            self.note(|| format!("the clock is set by {jump} ms"));
-            self.checker.clock_set(self.clock());
+            self.clocks.set_by(jump);
+            self.note(|| format!("the wall clock is set by {jump} ms"));
         }
         self.soon(60_000, Happening::Starts);
     }

@@ -2,6 +2,7 @@
 
 mod access;
 mod catalog;
+mod clock;
 mod ends;
 mod lists;
 mod repeated;
@@ -34,6 +35,7 @@ use super::{Subject, ask, write};
 
 pub use access::*;
 pub use catalog::*;
+pub use clock::*;
 pub use ends::*;
 pub use lists::*;
 pub use quota::*;
@@ -558,7 +560,7 @@ fn abandon(id: u128) -> Write {
 
 fn ages(at: Timestamp) -> Ages {
     let activity = Timestamp(0).max(Timestamp(at.0 - 60_000));
-    Ages { delivered: at, dead: at, attempts: at, events: at, activity, audit: at, sessions: at, idle: at }
+    Ages { delivered: at, dead: at, attempts: at, events: at, activity, audit: at, keys: at, sessions: at, idle: at }
 }
 
 fn ids(deliveries: &[Delivery]) -> Vec<u128> {

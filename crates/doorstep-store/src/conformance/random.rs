@@ -187,6 +187,7 @@ impl Pair {
                     events: at,
                     activity: at,
                     audit: at,
+                    keys: at,
                     sessions: at,
                     idle,
                 };

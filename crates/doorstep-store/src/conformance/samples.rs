@@ -128,6 +128,7 @@ pub fn event(id: &str, ordering_key: Option<&str>, accepted_at: Timestamp) -> Ev
         headers: vec![("x-trace".to_owned(), id.to_owned())],
         ttl: Some(Millis(u64::MAX)),
         accepted_at,
+        wall_offset_ms: 0,
         trace: Some(TraceParent { trace_id: u128::MAX, parent_id: 1, flags: 1 }),
     }
 }

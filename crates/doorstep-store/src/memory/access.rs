@@ -58,6 +58,7 @@ impl Memory {
             | Write::Consented { .. }
             | Write::UsedApiKeys(_)
             | Write::Audit(_)
+            | Write::KeepClock(_)
             // Types are everybody's.
             | Write::PutEventType(_)
             | Write::RemoveEventType { .. }
@@ -94,9 +95,9 @@ impl Access {
         Written::Saved
     }
 
-    pub(super) fn change_key(&mut self, to: ApiKey, now: Timestamp) -> Written {
+    pub(super) fn change_key(&mut self, to: ApiKey) -> Written {
         let Some(key) = self.keys.get_mut(&to.id) else { return Written::Refused(Refusal::NotFound) };
-        match key.changed(to, now) {
+        match key.changed(to) {
             Ok(changed) => *key = changed,
             Err(refusal) => return Written::Refused(refusal),
         }
@@ -174,6 +175,10 @@ impl Access {
         found.map(|(n, entry)| (*n, entry.clone())).collect()
     }
 
+    pub(super) fn newest_entry(&self) -> Option<Timestamp> {
+        self.audit.last_key_value().map(|(_, entry)| entry.at)
+    }
+
     /// From the front, as far as they are old.
     pub(super) fn purge_audit(&mut self, before: Timestamp, limit: usize) -> usize {
         let old = self.audit.iter().take(limit).take_while(|(_, entry)| entry.at < before);
@@ -184,7 +189,7 @@ impl Access {
 
     /// Keys and sessions that have ended, the keys first.
     pub(super) fn purge_access(&mut self, ages: Ages, limit: usize) -> usize {
-        let ended = self.keys.values().filter_map(|key| Some((key.ended_at().filter(|at| *at < ages.audit)?, key.id)));
+        let ended = self.keys.values().filter_map(|key| Some((key.ended_at().filter(|at| *at < ages.keys)?, key.id)));
         let keys = oldest(ended, limit);
         self.keys.retain(|id, _| !keys.contains(id));
         let over = self.sessions.values().filter(|session| session.expires_at < ages.sessions);

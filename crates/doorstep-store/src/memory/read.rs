@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use doorstep_core::attempt::Attempt;
+use doorstep_core::clock::KeptClock;
 use doorstep_core::delivery::{Delivery, Place};
 use doorstep_core::destination::Tenant;
 use doorstep_core::event::Event;
@@ -34,6 +35,12 @@ impl Memory {
             .map(|(_, id)| self.rows[id].delivery.clone());
         let deliveries = found.by_ref().take(limit).collect();
         DuePage { deliveries, exhausted: found.next().is_none() }
+    }
+
+    pub fn kept_clock(&self) -> KeptClock {
+        let event = self.events.last_key_value().map(|(_, accepted)| accepted.event.accepted_at);
+        let attempt = self.attempts.back().map(|kept| kept.attempt.started_at);
+        KeptClock { record: self.clock.clone(), newest: event.max(attempt).max(self.access.newest_entry()) }
     }
 
     /// Unfinished deliveries whose time is up.

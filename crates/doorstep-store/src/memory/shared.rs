@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use doorstep_core::api_key::ApiKey;
 use doorstep_core::attempt::Attempt;
 use doorstep_core::audit::AuditEntry;
+use doorstep_core::clock::KeptClock;
 use doorstep_core::delivery::Delivery;
 use doorstep_core::destination::Tenant;
 use doorstep_core::event::Event;
@@ -120,6 +121,10 @@ impl Store for MemoryStore {
 
     fn audit(&self, reach: Reach, filter: AuditFilter, page: Page) -> Reply<'_, Vec<(u64, AuditEntry)>> {
         answer(self.lock().access.audit(reach, filter, page))
+    }
+
+    fn clock(&self) -> Reply<'_, KeptClock> {
+        answer(self.lock().kept_clock())
     }
 
     fn purge(&self, ages: Ages, limit: usize) -> Reply<'_, Purged> {

@@ -20,8 +20,8 @@ use crate::seal::Keyring;
 
 pub(super) const INSERT_EVENT: &str = "
     insert into events (seq, tenant_id, id, event_type, accepted_at, n_deliveries, n_kept, first_seq, content_type, ordering_key,
-        produced_at, schema_version, headers, ttl, traceparent, idempotency_key, payload_key, payload, stored_bytes)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
+        produced_at, schema_version, headers, ttl, traceparent, idempotency_key, payload_key, payload, stored_bytes, wall_offset)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
     on conflict (id, tenant_id) do nothing";
 
 pub(super) const EVENT_BY_SEQ: &str =
@@ -129,6 +129,7 @@ impl Batch<'_> {
                 kept.key,
                 kept.payload,
                 event.stored_bytes().cast_signed(),
+                event.wall_offset_ms,
             ],
         )?;
         if inserted > 0 {
@@ -142,7 +143,7 @@ impl Batch<'_> {
         let mut before = self.statement(EVENT_BY_ID)?;
         let mut rows = before.query(params![event.id.as_str(), event.tenant_id.0.to_be_bytes()])?;
         let Some(row) = rows.next()? else { return Err(Fault::Missing { what: "an event that is there" }) };
-        let deliveries: u32 = row.get(12)?;
+        let deliveries: u32 = row.get(13)?;
         // With an erased payload there is nothing to compare: it was accepted once, and that is enough.
         let says_the_same = opener.event(row)?.is_none_or(|before| before.says_the_same_as(event));
         Ok(if says_the_same {
@@ -255,7 +256,7 @@ pub(super) fn event(
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let Some(event) = opener.event(row)? else { continue };
-        let (deliveries, seq) = (row.get::<_, i64>(12)?.cast_unsigned(), row.get::<_, i64>(13)?.cast_unsigned());
+        let (deliveries, seq) = (row.get::<_, i64>(13)?.cast_unsigned(), row.get::<_, i64>(14)?.cast_unsigned());
         found.push((EventSummary::of(seq, &event, deliveries), Arc::new(event)));
     }
     Ok(found)

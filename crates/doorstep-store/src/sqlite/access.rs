@@ -38,9 +38,9 @@ impl Batch<'_> {
         Ok(if made == 0 { Written::Refused(Refusal::VersionDiffers) } else { Written::Saved })
     }
 
-    pub(super) fn change_api_key(&self, to: ApiKey, now: Timestamp) -> Result<Written, Fault> {
+    pub(super) fn change_api_key(&self, to: ApiKey) -> Result<Written, Fault> {
         let Some(key) = self.api_key(to.id)? else { return Ok(Written::Refused(Refusal::NotFound)) };
-        match key.changed(to, now) {
+        match key.changed(to) {
             Ok(changed) => self.save_key(&changed),
             Err(refusal) => Ok(Written::Refused(refusal)),
         }
@@ -126,7 +126,7 @@ impl Batch<'_> {
 
     /// Keys and sessions that have ended, the keys first.
     pub(super) fn purge_access(&self, ages: Ages, limit: usize) -> Result<usize, Fault> {
-        let keys = self.execute(PURGE_KEYS, params![ages.audit.0, row::number(limit)])?;
+        let keys = self.execute(PURGE_KEYS, params![ages.keys.0, row::number(limit)])?;
         let sessions = self.execute(PURGE_SESSIONS, params![ages.sessions.0, row::number(limit - keys)])?;
         Ok(keys + sessions)
     }

@@ -173,7 +173,7 @@ impl Batch<'_> {
             Write::RemoveDestination { destination_id } => self.remove_destination(destination_id, now),
             Write::ByHand(by_hand) => self.by_hand(*by_hand, now),
             Write::PutApiKey(key) => self.put_api_key(&key),
-            Write::ChangeApiKey(key) => self.change_api_key(*key, now),
+            Write::ChangeApiKey(key) => self.change_api_key(*key),
             Write::RevokeApiKey { key_id } => self.revoke_api_key(key_id, now),
             Write::UsedApiKeys(used) => self.used_api_keys(&used),
             Write::PutPortalSession(session) => self.put_portal_session(&session),
@@ -183,6 +183,7 @@ impl Batch<'_> {
             Write::EndPortalSession { session_id } => self.end_portal_session(session_id),
             Write::EndPortalSessions { tenant_id } => self.end_portal_sessions(tenant_id),
             Write::Audit(entry) => self.note(&entry),
+            Write::KeepClock(record) => self.keep_clock(&record),
             Write::PutEventType(registered) => self.put_event_type(&registered),
             Write::RemoveEventType { name } => self.remove_event_type(&name),
         }

@@ -61,6 +61,7 @@ impl Batch<'_> {
             | Write::Consented { .. }
             | Write::UsedApiKeys(_)
             | Write::Audit(_)
+            | Write::KeepClock(_)
             // Types are everybody's.
             | Write::PutEventType(_)
             | Write::RemoveEventType { .. }

@@ -4,12 +4,14 @@
 use std::ops::ControlFlow;
 
 use doorstep_core::audit::{Action, Actor, AuditEntry, AuditOutcome, changes};
+use doorstep_core::clock::KeptClock;
 use doorstep_core::id::{DestinationId, TenantId};
 use doorstep_core::time::Timestamp;
 use rusqlite::{Connection, Row, TransactionBehavior, params};
 use serde_json::json;
 
 use super::audit::note;
+use super::clock;
 use super::fault::Fault;
 use super::master;
 use super::open::{DataDir, OpenError, SqliteLimits};
@@ -30,17 +32,18 @@ pub struct Rotated {
 
 impl DataDir {
     /// Seals everything with the ring's current key, which must be safe on disk before. `told` hears of every transaction how many
-    /// records it has looked at, and may stop the work: it goes on with the next call.
+    /// records it has looked at, and may stop the work: it goes on with the next call. `now` says what time it is, given how far the
+    /// store's clock had come.
     pub fn rotate(
         &self,
         keys: &Keyring,
         at_once: usize,
-        now: Timestamp,
+        now: impl FnOnce(KeptClock) -> Timestamp,
         mut told: impl FnMut(usize) -> ControlFlow<()>,
     ) -> Result<Rotated, OpenError> {
         // From here on both keys are noted.
         let mut sql = self.connect_to_write(keys, &SqliteLimits::default())?;
-        let mut run = || -> Result<Rotated, Fault> {
+        let run = || -> Result<Rotated, Fault> {
             // What the old key opens does not stay behind in unused pages.
             sql.pragma_update(None, "secure_delete", true)?;
             let mut moved = 0;
@@ -56,7 +59,8 @@ impl DataDir {
                     }
                 }
             }
-            finish(&mut sql, keys, now)?;
+            let kept = clock::kept(&sql)?;
+            finish(&mut sql, keys, now(kept))?;
             sql.pragma_update(None, "wal_checkpoint", "truncate")?;
             Ok(Rotated { moved, finished: true })
         };

@@ -61,7 +61,7 @@ pub(super) fn delivery(row: &Row<'_>) -> rusqlite::Result<Delivery> {
 macro_rules! event_columns {
     () => {
         "e.tenant_id, e.id, e.event_type, e.accepted_at, e.content_type, e.ordering_key, e.produced_at, \
-         e.schema_version, e.headers, e.ttl, e.traceparent, e.payload"
+         e.schema_version, e.headers, e.ttl, e.traceparent, e.payload, e.wall_offset"
     };
 }
 pub(super) use event_columns;
@@ -85,6 +85,7 @@ pub(super) fn event(row: &Row<'_>) -> rusqlite::Result<(Event, Option<Vec<u8>>)>
             .transpose()
             .map_err(|error| misread(10, error))?,
         payload: Bytes::from(row.get::<_, Vec<u8>>(11)?),
+        wall_offset_ms: row.get(12)?,
     };
     Ok((event, row.get(8)?))
 }

@@ -15,6 +15,7 @@ mod gate;
 mod dead_letters;
 mod ordering;
 mod crash;
+mod clock;
 mod api;
 mod proxies;
 mod schemathesis;

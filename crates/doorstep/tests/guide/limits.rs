@@ -8,10 +8,12 @@ use std::time::Duration;
 use doorstep_core::store::{ATTEMPTS_TOLD_MAX, CAPTURED_TOLD_MAX};
 use doorstep_core::time::Millis;
 use doorstep_core::{
-    address, api_key, audit, consent, custom_headers, event_type, filter, gate, hints, id, outcome, output, quota,
-    retry, route, scheduler, search, signature,
+    address, api_key, audit, clock, consent, custom_headers, event_type, filter, gate, hints, id, outcome, output,
+    quota, retry, route, scheduler, search, signature,
 };
-use doorstep_engine::{compute_pool, consent as asking, desk, events, maintain, resolve, sender, trials, writer};
+use doorstep_engine::{
+    compute_pool, consent as asking, desk, events, maintain, resolve, sender, timekeeper, trials, writer,
+};
 use doorstep_server::Limits;
 use doorstep_server::connections::{ConnectionLimits, PEERS_PART};
 use doorstep_server::watchers;
@@ -386,6 +388,20 @@ fn what_is_private_is_bounded_as_the_page_says() {
         };
         says(part, what, &[value.to_owned()]);
     }
+}
+
+#[test]
+fn clocks_are_followed_as_the_page_says() {
+    let engine = "The engine";
+    let off = "time that passes in schedules while the server is off, or its machine suspended";
+    says(engine, off, &[millis(clock::PAUSE_MAX)]);
+    let shown = "difference between a time shown and the wall clock";
+    says(engine, shown, &[millis(clock::TOLERANCE), millis(clock::STEP_MIN)]);
+    assert_eq!(timekeeper::LOOKS_EVERY, doorstep_engine::clock::NAP_MAX);
+    says(engine, "time between two looks at the clock", &[duration(timekeeper::LOOKS_EVERY)]);
+    let kept = [millis(timekeeper::KEPT_EVERY), millis(timekeeper::KEPT_AT_LEAST_EVERY)];
+    says(engine, "time for which the clock is not written down", &kept);
+    says(engine, "stretches of time with a wall clock of their own", &[count(clock::OFFSETS_MAX)]);
 }
 
 #[test]

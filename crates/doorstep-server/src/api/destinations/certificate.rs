@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::when::When;
+use crate::when::Given;
 
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct CertificateView {
@@ -14,7 +14,7 @@ pub(crate) struct CertificateView {
     sha256: String,
     /// Receivers refuse it from then on.
     #[schema(required)]
-    not_after: Option<When>,
+    not_after: Option<Given>,
 }
 
 impl CertificateView {
@@ -40,7 +40,7 @@ const GENERALIZED_TIME: u8 = 0x18;
 
 /// RFC 5280, 4.1: `Certificate` holds `TBSCertificate`, and that a version, a serial number, an algorithm, the issuer, and
 /// the validity.
-fn not_after(certificate: &[u8]) -> Option<When> {
+fn not_after(certificate: &[u8]) -> Option<Given> {
     let (_, certificate, _) = element(certificate)?;
     let (_, signed, _) = element(certificate)?;
     let (tag, _, mut rest) = element(signed)?;
@@ -65,7 +65,7 @@ fn not_after(certificate: &[u8]) -> Option<When> {
     };
     let part = |at: usize| rest.get(2 * at..2 * at + 2);
     let (month, day, hour, minute, second) = (part(0)?, part(1)?, part(2)?, part(3)?, part(4)?);
-    When::parse(&format!("{century}{year}-{month}-{day}T{hour}:{minute}:{second}Z")).ok()
+    Given::parse(&format!("{century}{year}-{month}-{day}T{hour}:{minute}:{second}Z")).ok()
 }
 
 /// The tag and the content of what comes first, and what follows it.
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_certificate_is_named_as_openssl_names_it() {
         for (pem, sha256, not_after) in SAMPLES {
-            let not_after = Some(When::parse(not_after).unwrap());
+            let not_after = Some(Given::parse(not_after).unwrap());
             assert_eq!(CertificateView::of(pem), Some(CertificateView { sha256: sha256.to_owned(), not_after }));
             let chain = format!("a comment\n{pem}\n{}", SAMPLES[0].0);
             assert_eq!(CertificateView::of(&chain), CertificateView::of(pem), "the first one counts");

@@ -28,7 +28,7 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::app::App;
 use crate::problem::{FieldFault, Problem};
 use crate::shape;
-use crate::when::When;
+use crate::when::{self, Given};
 
 /// `POST /v1/events/batch` stands where an event with this ID would be read.
 const RESERVED_ID: &str = "batch";
@@ -71,7 +71,7 @@ pub(crate) struct NewEvent<'a> {
     #[schema(value_type = Option<shape::OrderingKey>)]
     ordering_key: Option<Cow<'a, str>>,
     #[serde(default)]
-    produced_at: Option<When>,
+    produced_at: Option<Given>,
     #[serde(borrow, default)]
     #[schema(value_type = Option<shape::SchemaVersion>)]
     schema_version: Option<Cow<'a, str>>,
@@ -212,6 +212,7 @@ impl<'a> NewEvent<'a> {
                 format!("the payload has {} bytes, {max} are allowed: send a reference to the data", payload.len());
             return Err(Problem::too_large(detail));
         }
+        let accepted_at = app.engine.now();
         let event = Event {
             id,
             tenant_id: self.tenant_id,
@@ -223,7 +224,8 @@ impl<'a> NewEvent<'a> {
             schema_version: self.schema_version.map(|version| Arc::from(&*version)),
             headers: headers.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             ttl: self.ttl_ms.map(Millis),
-            accepted_at: app.engine.now(),
+            accepted_at,
+            wall_offset_ms: when::offset(accepted_at),
             trace: None,
         };
         Ok(Offer { event, key })

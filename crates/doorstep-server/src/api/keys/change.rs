@@ -27,7 +27,7 @@ use crate::etag::{check_match, etag};
 use crate::field::Field;
 use crate::problem::{Code, FieldFault, Problem};
 use crate::shape;
-use crate::when::When;
+use crate::when::Given;
 
 /// How long an old secret may be good beside its successor.
 const OVERLAP_MAX: Millis = Millis::from_hours(24 * 7);
@@ -44,8 +44,8 @@ pub(crate) struct KeyChange {
     source_cidrs: Field<Vec<String>>,
     /// When it ends; null for never.
     #[serde(default)]
-    #[schema(value_type = Option<When>)]
-    expires_at: Field<When>,
+    #[schema(value_type = Option<Given>)]
+    expires_at: Field<Given>,
     /// Known, so that the answer can say why it is refused.
     #[serde(default)]
     #[schema(ignore)]
@@ -79,7 +79,7 @@ pub(crate) async fn change(
     let before = good(&app, &caller, id).await?;
     check_match(&headers, before.version)?;
     let mut changed = before.clone();
-    change.apply(&mut changed, app.engine.now())?;
+    change.apply(&mut changed, app.engine.look().wall)?;
     let faults = beyond(&app, &caller, &changed.source_cidrs, changed.expires_at)?;
     if !faults.is_empty() {
         return Err(Problem::invalid(faults));
@@ -113,7 +113,7 @@ pub(crate) async fn rotate(
         return Err(Problem::new(Code::LessLimited, detail));
     }
     let text = KeyText::new(id, &crate::api::chance::<SECRET_LEN>()?);
-    let rotated = before.rotated(text.hash(), app.engine.now() + overlap);
+    let rotated = before.rotated(text.hash(), app.engine.look().wall + overlap);
     let rotated = put(&app, &caller, Action::KeyRotate, &before, rotated).await?;
     let tag = etag(rotated.version);
     let body = NewKeyView { view: KeyView::of(rotated), key: text.reveal().to_owned() };
@@ -123,7 +123,7 @@ pub(crate) async fn rotate(
 /// A key that is good for something: of one that has ended, nothing changes any more.
 async fn good(app: &App, caller: &Caller, id: KeyId) -> Result<ApiKey, Problem> {
     let key = known(app, caller, id).await?;
-    if key.has_ended(app.engine.now()) { Err(ended()) } else { Ok(key) }
+    if key.has_ended(app.engine.look().wall) { Err(ended()) } else { Ok(key) }
 }
 
 fn ended() -> Problem {
@@ -148,7 +148,7 @@ async fn put(app: &App, caller: &Caller, action: Action, before: &ApiKey, mut ke
 }
 
 impl KeyChange {
-    fn apply(self, key: &mut ApiKey, now: Timestamp) -> Result<(), Problem> {
+    fn apply(self, key: &mut ApiKey, wall: Timestamp) -> Result<(), Problem> {
         let mut faults = Vec::new();
         for (pointer, given) in [("/scopes", self.scopes), ("/tenant_id", self.tenant_id)] {
             if given != Field::Absent {
@@ -169,7 +169,7 @@ impl KeyChange {
             Field::Absent => {}
             Field::Null => key.expires_at = None,
             Field::Given(at) => {
-                check_end(Some(at), now, &mut faults);
+                check_end(Some(at), wall, &mut faults);
                 key.expires_at = Some(at.0);
             }
         }

@@ -180,6 +180,7 @@ pub fn a_year_of_traffic_leaves_no_more_than_a_season(subject: &mut dyn Subject)
             events: old,
             activity: old,
             audit: old,
+            keys: old,
             sessions: old,
             idle: old,
         };
@@ -201,6 +202,7 @@ pub fn a_year_of_traffic_leaves_no_more_than_a_season(subject: &mut dyn Subject)
         events: never,
         activity: never,
         audit: never,
+        keys: never,
         sessions: never,
         idle: never,
     };

@@ -115,6 +115,7 @@ fn a_reader_in_the_way_of_the_log_fails_nothing_and_the_log_is_emptied_once_it_i
                 events: never,
                 activity: never,
                 audit: never,
+                keys: never,
                 sessions: never,
                 idle: never,
             };

@@ -14,7 +14,17 @@ fn days(n: u64) -> Millis {
 }
 
 fn older_than(at: Timestamp) -> Ages {
-    Ages { delivered: at, dead: at, attempts: at, events: at, activity: at, audit: at, sessions: at, idle: at }
+    Ages {
+        delivered: at,
+        dead: at,
+        attempts: at,
+        events: at,
+        activity: at,
+        audit: at,
+        keys: at,
+        sessions: at,
+        idle: at,
+    }
 }
 
 fn purge(store: &SqliteStore, at: Timestamp) {

@@ -17,7 +17,7 @@ use super::NewEvent;
 use crate::object::Object;
 use crate::problem::{FieldFault, Problem};
 use crate::shape;
-use crate::when::When;
+use crate::when::Given;
 
 const SPEC_VERSION: &str = "1.0";
 
@@ -83,7 +83,7 @@ struct CloudEvent<'a> {
     #[schema(value_type = shape::EventType)]
     r#type: Cow<'a, str>,
     #[serde(default)]
-    time: Option<When>,
+    time: Option<Given>,
     #[serde(borrow, default)]
     #[schema(value_type = Option<shape::ContentType>)]
     datacontenttype: Option<Cow<'a, str>>,
@@ -165,7 +165,7 @@ pub(in super::super) fn binary<'a>(head: &'a Parts, body: &'a [u8]) -> Result<Ne
     let given: Option<TenantId> = attribute("ce-tenantid")?.map(|id| read("ce-tenantid:", id)).transpose()?;
     let tenant_id = asked_tenant(&head.uri)?.or(given).ok_or_else(|| no_tenant("ce-tenantid:"))?;
     let mut new = NewEvent::bare(tenant_id, needed("ce-type")?.into(), needed("ce-id")?.into());
-    let time = attribute("ce-time")?.map(|at| When::parse(at).map_err(|wrong| Problem::invalid_at("ce-time:", wrong)));
+    let time = attribute("ce-time")?.map(|at| Given::parse(at).map_err(|wrong| Problem::invalid_at("ce-time:", wrong)));
     new.produced_at = time.transpose()?;
     new.content_type = text(&head.headers, CONTENT_TYPE.as_str())?.map(Cow::from);
     if !body.is_empty() {
