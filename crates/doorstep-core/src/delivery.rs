@@ -187,12 +187,12 @@ mod tests {
         for (outcome, decision, charge, expected) in [
             (Outcome::Throttled { wait: None }, Decision::Requeue, paid, (2, 1, 7, 5)),
             (Outcome::TimedOut, retry, paid, (3, 1, 60, 160)),
-            (Outcome::Ambiguous { status: 404 }, retry, paid, (3, 2, 60, 160)),
+            (Outcome::Ambiguous { status: 404, wait: None }, retry, paid, (3, 2, 60, 160)),
             (Outcome::Blocked, retry, paid, (3, 2, 60, 160)),
             (Outcome::Gone, dead, paid, (3, 1, 7, 5)),
             (Outcome::Throttled { wait: None }, Decision::Requeue, probe, (2, 1, 7, 5)),
             (Outcome::TimedOut, retry, probe, (2, 1, 60, 160)),
-            (Outcome::Ambiguous { status: 404 }, retry, probe, (2, 2, 60, 160)),
+            (Outcome::Ambiguous { status: 404, wait: None }, retry, probe, (2, 2, 60, 160)),
             (accepted, Decision::Delivered, probe, (3, 1, 7, 5)),
             (Outcome::Gone, dead, probe, (3, 1, 7, 5)),
         ] {

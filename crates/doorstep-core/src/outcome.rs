@@ -23,8 +23,9 @@ pub enum Outcome {
     TimedOut,
     /// No answer at all: no name, no connection, no TLS, or the connection was lost.
     Unreachable,
-    /// An answer that may be a mistake on the way (404 during a deployment, a redirect to a login page).
-    Ambiguous { status: u16 },
+    /// An answer that may be a mistake on the way (404 during a deployment, a redirect to a login page). It may say when to
+    /// try again.
+    Ambiguous { status: u16, wait: Option<Millis> },
     /// The destination's name resolves to an address that may not be delivered to. No request was made.
     Blocked,
     /// A final no to this delivery.
@@ -44,7 +45,7 @@ impl Outcome {
             // Retry-After must win over RateLimit's reset.
             Class::Throttled => Self::Throttled { wait: hints.retry_after.or(hints.quota_resets_in) },
             Class::Transient => Self::Failed { status, wait: hints.retry_after },
-            Class::Ambiguous => Self::Ambiguous { status },
+            Class::Ambiguous => Self::Ambiguous { status, wait: hints.retry_after },
             Class::Permanent if status == 410 => Self::Gone,
             Class::Permanent => Self::Rejected { status },
         }
@@ -298,7 +299,7 @@ mod tests {
         assert_eq!(read(500), Outcome::Rejected { status: 500 });
         assert_eq!(read(409), Outcome::Accepted { quota_spent_for: None });
         assert_eq!(read(503), Outcome::Throttled { wait: None });
-        assert_eq!(read(410), Outcome::Ambiguous { status: 410 });
+        assert_eq!(read(410), Outcome::Ambiguous { status: 410, wait: None });
         for status in (100..=599).filter(|s| ![404, 500, 409, 503, 410].contains(s)) {
             assert_eq!(read(status).class(), class(status), "status {status}");
         }
@@ -325,6 +326,9 @@ mod tests {
         assert_eq!(read(429, hints), Outcome::Throttled { wait: Some(Millis(7)) });
         assert_eq!(read(429, Hints { retry_after: None, ..hints }), Outcome::Throttled { wait: Some(Millis(9)) });
         assert_eq!(read(503, hints), Outcome::Failed { status: 503, wait: Some(Millis(7)) });
+        for status in [301, 404] {
+            assert_eq!(read(status, hints), Outcome::Ambiguous { status, wait: Some(Millis(7)) });
+        }
         assert_eq!(read(200, hints), Outcome::Accepted { quota_spent_for: Some(Millis(9)) });
         let left = Hints { quota_remaining: Some(3), ..hints };
         assert_eq!(read(200, left), Outcome::Accepted { quota_spent_for: None });

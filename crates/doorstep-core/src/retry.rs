@@ -158,13 +158,16 @@ impl RetryPolicy {
             {
                 Decision::Dead(DeadReason::Rejected)
             }
-            Outcome::Ambiguous { .. } | Outcome::Blocked => self.retry(None, progress, charge, now, jitter),
+            // A wait that the receiver asks for is a lower bound on every answer that is tried again.
+            Outcome::Ambiguous { wait, .. } => self.retry(*wait, progress, charge, now, jitter),
             // Its whole destination waits for that long: the gate sees to it, and a person can end it (G7).
             Outcome::Failed { wait: Some(_), .. } if outcome.is_maintenance() => {
                 self.retry(None, progress, charge, now, jitter)
             }
             Outcome::Failed { wait, .. } => self.retry(*wait, progress, charge, now, jitter),
-            Outcome::TimedOut | Outcome::Unreachable => self.retry(None, progress, charge, now, jitter),
+            Outcome::Blocked | Outcome::TimedOut | Outcome::Unreachable => {
+                self.retry(None, progress, charge, now, jitter)
+            }
         }
     }
 

@@ -381,6 +381,7 @@ impl Checker {
                 let asked = match settlement.outcome {
                     // Of a 503 the whole destination waits, until a person ends it.
                     Some(Outcome::Failed { status, wait }) if status != 503 => wait.unwrap_or(Millis::ZERO),
+                    Some(Outcome::Ambiguous { wait, .. }) => wait.unwrap_or(Millis::ZERO),
                     _ => Millis::ZERO,
                 };
                 ensure(at >= now + asked, || format!("{id} is retried sooner than the {asked} that were asked for"))?;

@@ -49,7 +49,7 @@ fn each_outcome_has_its_consequence() {
     check(unavailable(None), until(1_031_000), in_30s);
     check(Outcome::Rejected { status: 400 }, fresh(), Decision::Dead(DeadReason::Rejected));
     check(Outcome::Gone, fresh(), Decision::Dead(DeadReason::Rejected));
-    for outcome in [Outcome::Ambiguous { status: 404 }, Outcome::Blocked] {
+    for outcome in [Outcome::Ambiguous { status: 404, wait: None }, Outcome::Blocked] {
         check(outcome, Progress { attempts: 3, ambiguous: 3, ..fresh() }, Decision::RetryAt(Timestamp(1_240_000)));
         check(outcome, Progress { attempts: 4, ambiguous: 4, ..fresh() }, Decision::Dead(DeadReason::Rejected));
         check(outcome, Progress { attempts: 9, ambiguous: 0, ..fresh() }, Decision::RetryAt(Timestamp(4_600_000)));
@@ -69,9 +69,12 @@ fn a_throttled_attempt_costs_nothing() {
 fn the_larger_of_header_and_backoff_counts_and_jitter_never_shortens_it() {
     let policy = RetryPolicy::standard();
     let check = |asked: u64, jitter, expected_ms| {
-        let outcome = Outcome::Failed { status: 500, wait: Some(Millis::from_secs(asked)) };
-        let decision = policy.next(&outcome, &fresh(), Charge::Attempt, NOW, jitter);
-        assert_eq!(decision, Decision::RetryAt(NOW + Millis(expected_ms)), "{asked:?} {jitter:?}");
+        let wait = Some(Millis::from_secs(asked));
+        let doubtful = [404, 302].map(|status| Outcome::Ambiguous { status, wait });
+        for outcome in doubtful.into_iter().chain([Outcome::Failed { status: 500, wait }]) {
+            let decision = policy.next(&outcome, &fresh(), Charge::Attempt, NOW, jitter);
+            assert_eq!(decision, Decision::RetryAt(NOW + Millis(expected_ms)), "{outcome:?} {jitter:?}");
+        }
     };
     check(10, Jitter::LOWEST, 10_000);
     check(10, Jitter::HIGHEST, 30_000);
@@ -129,7 +132,7 @@ fn a_probe_costs_no_attempt_and_still_waits_its_turn() {
     let probed = next(Outcome::TimedOut, 199, Charge::Probe);
     assert_eq!(probed, Decision::RetryAt(NOW + Millis::from_hours(1)), "no cap of attempts ends it, and it backs off");
     let doubtful = Progress { ambiguous: 4, ..fresh() };
-    let answer = Outcome::Ambiguous { status: 404 };
+    let answer = Outcome::Ambiguous { status: 404, wait: None };
     let decision = RetryPolicy::standard().next(&answer, &doubtful, Charge::Probe, NOW, Jitter::LOWEST);
     assert_eq!(decision, Decision::Dead(DeadReason::Rejected), "a fifth doubtful answer is one, probe or not");
 }

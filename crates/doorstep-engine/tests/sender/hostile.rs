@@ -155,7 +155,7 @@ async fn a_few_interim_answers_are_skipped() {
 async fn an_upgrade_that_nobody_asked_for_is_no_success() {
     let sent = answered_with("HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\nhello").await;
     expect_status(&sent, 101);
-    assert_eq!(sent.outcome, Outcome::Ambiguous { status: 101 });
+    assert_eq!(sent.outcome, Outcome::Ambiguous { status: 101, wait: None });
 }
 
 #[tokio::test]

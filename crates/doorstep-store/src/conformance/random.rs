@@ -312,7 +312,7 @@ impl Pair {
             0 | 1 => (Decision::Delivered, Outcome::Accepted { quota_spent_for: None }),
             2 => (Decision::RetryAt(now + Millis(40)), Outcome::TimedOut),
             3 => (Decision::Requeue, Outcome::Throttled { wait: None }),
-            4 => (Decision::Dead(DeadReason::Exhausted), Outcome::Ambiguous { status: 404 }),
+            4 => (Decision::Dead(DeadReason::Exhausted), Outcome::Ambiguous { status: 404, wait: None }),
             5 => (Decision::Dead(DeadReason::Rejected), Outcome::Gone),
             _ => (Decision::Dead(DeadReason::Expired), Outcome::Unreachable),
         };

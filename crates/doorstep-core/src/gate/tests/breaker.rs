@@ -31,8 +31,12 @@ fn half_of_at_least_ten_requests_in_a_minute_trip_the_breaker() {
 
 #[test]
 fn only_transient_failures_count_for_the_breaker() {
-    for outcome in [refusal(1), Outcome::Rejected { status: 400 }, Outcome::Ambiguous { status: 404 }, Outcome::Blocked]
-    {
+    for outcome in [
+        refusal(1),
+        Outcome::Rejected { status: 400 },
+        Outcome::Ambiguous { status: 404, wait: None },
+        Outcome::Blocked,
+    ] {
         let mut bench = Bench::new();
         for _ in 0..50 {
             bench.send_when_allowed(outcome);

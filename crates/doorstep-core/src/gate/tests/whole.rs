@@ -33,7 +33,7 @@ fn any_outcome() -> impl Strategy<Value = Outcome> {
         3 => (500..=599u16, wait).prop_map(|(status, wait)| Outcome::Failed { status, wait }),
         2 => Just(Outcome::TimedOut),
         1 => Just(Outcome::Unreachable),
-        1 => Just(Outcome::Ambiguous { status: 404 }),
+        1 => Just(Outcome::Ambiguous { status: 404, wait: None }),
         1 => Just(Outcome::Blocked),
         1 => Just(Outcome::Rejected { status: 400 }),
         1 => Just(Outcome::Gone),
