@@ -102,6 +102,7 @@ def binary(headers):
     if "ce-specversion" in given:
         headers["ce-specversion"] = "1.0"
         headers["ce-id"] = fresh("binary", 128)
+        headers["ce-source"] = "/binary"
         headers["ce-type"] = "unregistered"
         headers["ce-tenantid"] = THERE["tenant_id"]
 

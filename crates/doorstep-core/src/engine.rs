@@ -147,8 +147,10 @@ pub trait Engine: Send + Sync {
 }
 
 /// What a producer hears of an event that is on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
+    /// The ID that it is kept under.
+    pub id: EventId,
     pub deliveries: usize,
     /// It was accepted before, with the same body: no second delivery is made.
     pub duplicate: bool,

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::id::{DeliveryId, DestinationId, EventId, TenantId};
 use crate::route::EventType;
+use crate::store::Refusal;
 use crate::time::{Millis, Timestamp};
 use crate::trace::TraceParent;
 
@@ -29,13 +31,44 @@ pub struct Event {
     pub wall_offset_ms: i64,
     /// Where it comes from, for whoever follows its trace. A repetition may come from elsewhere.
     pub trace: Option<TraceParent>,
+    /// What it says of itself as a CloudEvent, if it came as one.
+    pub cloud: Option<Arc<CloudAttributes>>,
+}
+
+/// The attributes of a CloudEvent that no other event has. `source` and `id` together say which event it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CloudAttributes {
+    /// As the producer gave it. [`Event::id`] is the same where it can be.
+    pub id: Arc<str>,
+    pub source: Arc<str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<Arc<str>>,
 }
 
 impl Event {
     /// Bytes of what a producer may make long.
     pub fn content_bytes(&self) -> usize {
         let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-        self.payload.len() + headers
+        let cloud = self.cloud.as_ref().map_or(0, |cloud| {
+            cloud.id.len() + cloud.source.len() + cloud.subject.as_ref().map_or(0, |subject| subject.len())
+        });
+        self.payload.len() + headers + cloud
+    }
+
+    /// Why another event with the same ID is refused, unless it is the same again. `has_its_key`: it comes with the key that
+    /// this one was accepted with.
+    pub fn differs_from(&self, other: &Self, has_its_key: bool) -> Option<Refusal> {
+        // An event that did not come as a CloudEvent has no source.
+        let source = |event: &Self| event.cloud.as_ref().map(|cloud| Arc::clone(&cloud.source));
+        if self.says_the_same_as(other) {
+            None
+        } else if has_its_key {
+            Some(Refusal::KeyReused)
+        } else if source(self) != source(other) {
+            Some(Refusal::SourceDiffers)
+        } else {
+            Some(Refusal::EventDiffers)
+        }
     }
 
     /// When it happened by the wall clock, as receivers are told: as the producer said, or else when it was accepted.
@@ -51,11 +84,12 @@ impl Event {
     /// Whether a producer said the same with both, whenever that was (I2).
     pub fn says_the_same_as(&self, other: &Self) -> bool {
         let Self { id, tenant_id, event_type, content_type, payload, .. } = self;
-        let Self { ordering_key, produced_at, schema_version, headers, ttl, .. } = self;
+        let Self { ordering_key, produced_at, schema_version, headers, ttl, cloud, .. } = self;
         (id, tenant_id, event_type) == (&other.id, &other.tenant_id, &other.event_type)
             && (content_type, payload) == (&other.content_type, &other.payload)
             && (ordering_key, produced_at) == (&other.ordering_key, &other.produced_at)
             && (schema_version, headers, ttl) == (&other.schema_version, &other.headers, &other.ttl)
+            && cloud == &other.cloud
     }
 }
 
@@ -75,11 +109,13 @@ impl KeyDigest {
 pub struct Offer {
     pub event: Event,
     pub key: Option<KeyDigest>,
+    /// The ID to take the event under if its own is that of an event from another source.
+    pub other_id: Option<EventId>,
 }
 
 impl From<Event> for Offer {
     fn from(event: Event) -> Self {
-        Self { event, key: None }
+        Self { event, key: None, other_id: None }
     }
 }
 

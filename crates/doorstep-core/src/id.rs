@@ -97,7 +97,7 @@ pub const EVENT_ID_MAX: usize = 128;
 pub enum EventIdFault {
     #[error("an event's ID has 1 to {EVENT_ID_MAX} characters, but this has {0}")]
     Length(usize),
-    #[error("an event's ID consists of letters, digits, '_' and '-', but this has {0:?}")]
+    #[error("an event's ID consists of letters, digits, '_', '-' and ':', but this has {0:?}")]
     Character(char),
 }
 
@@ -106,7 +106,7 @@ impl EventId {
         if text.is_empty() || text.len() > EVENT_ID_MAX {
             return Err(EventIdFault::Length(text.len()));
         }
-        match text.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))) {
+        match text.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | ':'))) {
             Some(wrong) => Err(EventIdFault::Character(wrong)),
             None => Ok(Self(text.into())),
         }
@@ -212,10 +212,12 @@ mod tests {
 
     #[test]
     fn event_ids_carry_nothing_that_a_signature_could_trip_over() {
-        assert!(EventId::new("order-1_A").is_ok());
+        for fine in ["order-1_A", "urn:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6"] {
+            assert!(EventId::new(fine).is_ok(), "{fine}");
+        }
         assert_eq!(EventId::new(""), Err(EventIdFault::Length(0)));
         assert_eq!(EventId::new(&"x".repeat(129)), Err(EventIdFault::Length(129)));
-        for wrong in ["a.b", "a b", "a\n", "ä"] {
+        for wrong in ["a.b", "a b", "a\n", "ä", "a/b", "a%3Ab", "a?b", "a#b", "a\r\nx: y"] {
             assert!(matches!(EventId::new(wrong), Err(EventIdFault::Character(_))), "{wrong}");
         }
         assert!(EventId::new(EventId::generated(7).as_str()).is_ok());

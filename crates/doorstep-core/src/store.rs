@@ -255,6 +255,8 @@ pub enum Written {
 pub enum Refusal {
     #[error("an event with this ID was accepted before with another body")]
     EventDiffers,
+    #[error("an event with this ID was accepted before from another source")]
+    SourceDiffers,
     #[error("another event was accepted before with this key")]
     KeyReused,
     #[error("there is no such thing")]

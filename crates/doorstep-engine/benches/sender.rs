@@ -188,6 +188,7 @@ fn event() -> Event {
         accepted_at: Timestamp(0),
         wall_offset_ms: 0,
         trace: None,
+        cloud: None,
     }
 }
 

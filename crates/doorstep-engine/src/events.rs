@@ -189,6 +189,7 @@ mod tests {
             accepted_at: Timestamp(0),
             wall_offset_ms: 0,
             trace: None,
+            cloud: None,
         })
     }
 

@@ -32,7 +32,29 @@ pub struct Ingest {
 impl Ingest {
     /// Answers once the event is on disk. Several are written together, and each has its own answer.
     pub async fn accept(&self, offers: Vec<Offer>) -> Result<Vec<Result<Accepted, Refusal>>, WriteFault> {
-        let offers: Vec<_> = offers.into_iter().map(|Offer { event, key }| (Arc::new(event), key)).collect();
+        let other_ids: Vec<_> = offers
+            .iter()
+            .enumerate()
+            .filter_map(|(at, offer)| Some((at, offer.other_id.clone()?, offer.event.clone(), offer.key)))
+            .collect();
+        let mut answers = self.write(offers).await?;
+        // The store alone can say whose an ID is. What it refuses for that is written once more, under the ID that no other
+        // source can have. A key that belongs to an event under that ID is refused at first too.
+        let (again, ats): (Vec<_>, Vec<_>) = other_ids
+            .into_iter()
+            .filter(|(at, ..)| matches!(answers[*at], Err(Refusal::SourceDiffers | Refusal::KeyReused)))
+            .map(|(at, id, event, key)| (Offer { event: Event { id, ..event }, key, other_id: None }, at))
+            .unzip();
+        if !again.is_empty() {
+            for (at, answer) in ats.into_iter().zip(self.write(again).await?) {
+                answers[at] = answer;
+            }
+        }
+        Ok(answers)
+    }
+
+    async fn write(&self, offers: Vec<Offer>) -> Result<Vec<Result<Accepted, Refusal>>, WriteFault> {
+        let offers: Vec<_> = offers.into_iter().map(|offer| (Arc::new(offer.event), offer.key)).collect();
         let mut writes = Vec::with_capacity(offers.len());
         let mut units = 0;
         for (event, key) in &offers {
@@ -46,11 +68,12 @@ impl Ingest {
         for ((event, _), written) in offers.into_iter().zip(written) {
             answers.push(match written {
                 Written::Accepted { deliveries: n, duplicate, available } => {
+                    let id = event.id.clone();
                     if let Some(first) = available.first() {
                         self.events.remember(since, first.event_seq, event);
                     }
                     deliveries.extend(available);
-                    Ok(Accepted { deliveries: n, duplicate })
+                    Ok(Accepted { id, deliveries: n, duplicate })
                 }
                 Written::Refused(refusal) => Err(refusal),
                 other => unreachable!("an event was accepted or refused, not {other:?}"),

@@ -215,6 +215,10 @@ impl Problem {
                 "an event with this ID was accepted before and says something else: \
                  repeat it exactly, or choose another ID",
             ),
+            Refusal::SourceDiffers => Self::new(
+                Code::EventDiffers,
+                "an event with this ID was accepted before from another source: choose another ID",
+            ),
             Refusal::KeyReused => Self::key_reused(),
             Refusal::NotFound => Self::not_found("there is no such thing (any more)"),
             Refusal::VersionDiffers => {

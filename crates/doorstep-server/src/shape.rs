@@ -63,7 +63,7 @@ shapes! {
     /// A portal session's ID.
     SessionId = id("pss_");
     /// An event's ID: the producer's own, or one that was made. `batch` is the name of a route.
-    EventId = text("^(?!batch$)[A-Za-z0-9_-]+$", 1, 128, "evt_01j9zq3k5v8w2x4y6z7a8b9c0d");
+    EventId = text("^(?!batch$)[A-Za-z0-9_:-]+$", 1, 128, "evt_01j9zq3k5v8w2x4y6z7a8b9c0d");
     /// What kind of event it is: up to ten segments with dots between them.
     EventType = text(r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,9}$", 1, 128, "invoice.paid");
     /// An event type in which `*` may stand for a segment; as the last one, for all that follow.
@@ -219,10 +219,20 @@ shapes! {
     IfMatch = json!({"type": "string", "example": "\"1\""});
     /// The version of the specification.
     CloudEventsVersion = json!({"type": "string", "enum": ["1.0"]});
+    /// Together with the source it identifies a CloudEvent.
+    CloudEventId = text(ONE_LINE, 1, 256, "A234-1234-1234");
+    /// Where a CloudEvent happened.
+    CloudEventSource = text(ONE_LINE, 1, 1_024, "/shops/berlin");
+    /// What a CloudEvent is about, within its source.
+    CloudEventSubject = text(ONE_LINE, 1, 1_024, "orders/1234");
     /// `1.0` makes this a CloudEvent in binary mode: its attributes are headers, and the body is its data, of any content type.
     CeSpecVersion = json!({"type": "string", "example": "1.0"});
     /// The ID of a CloudEvent in binary mode, which has to have one.
     CeId = json!({"type": "string", "example": "A234-1234-1234"});
+    /// The source of a CloudEvent in binary mode, which has to have one. Attributes in headers are percent-encoded.
+    CeSource = json!({"type": "string", "example": "/shops/berlin"});
+    /// The subject of a CloudEvent in binary mode.
+    CeSubject = json!({"type": "string", "example": "orders/1234"});
     /// The type of a CloudEvent in binary mode, which has to have one.
     CeType = json!({"type": "string", "example": "invoice.paid"});
     /// The producer's time of a CloudEvent in binary mode.

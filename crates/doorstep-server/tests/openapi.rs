@@ -164,7 +164,7 @@ fn events_are_described_in_every_form_that_they_are_taken_in() {
     assert_eq!(forms("post /v1/events/batch"), expected(["application/json", "application/cloudevents-batch+json"]));
     let parameters = all["post /v1/events"]["parameters"].as_array().unwrap().iter();
     let headers: BTreeSet<&str> = parameters.filter_map(|parameter| parameter["name"].as_str()).collect();
-    for header in ["ce-specversion", "ce-id", "ce-type", "ce-time", "ce-tenantid"] {
+    for header in ["ce-specversion", "ce-id", "ce-source", "ce-type", "ce-subject", "ce-time", "ce-tenantid"] {
         assert!(headers.contains(header), "{header} is not described");
     }
 }

@@ -407,5 +407,6 @@ fn event(index: usize, plan: &DestinationPlan, ordering_key: Option<Arc<str>>, n
         accepted_at: now,
         wall_offset_ms: 0,
         trace: None,
+        cloud: None,
     }
 }

@@ -66,6 +66,7 @@ macro_rules! store_conforms {
             another_body_under_the_same_name_is_refused,
             a_producers_key_belongs_to_one_event_of_a_tenant,
             a_producers_key_is_free_again_once_its_event_is_forgotten,
+            an_id_of_another_source_is_told_apart_from_another_event,
             deliveries_are_made_only_for_destinations_that_are_there,
             the_writes_of_a_batch_take_effect_in_their_order,
             due_deliveries_come_in_the_order_of_their_places,

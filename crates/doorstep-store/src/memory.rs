@@ -185,8 +185,8 @@ impl Memory {
             return Written::Refused(Refusal::KeyReused);
         }
         if let Some(before) = known.and_then(|seq| self.events.get(&seq)) {
-            if !before.erased && !before.event.says_the_same_as(&event) {
-                let refusal = if used_for.is_some() { Refusal::KeyReused } else { Refusal::EventDiffers };
+            let differs = before.event.differs_from(&event, used_for.is_some());
+            if let Some(refusal) = differs.filter(|_| !before.erased) {
                 return Written::Refused(refusal);
             }
             return Written::Accepted { deliveries: before.n_deliveries, duplicate: true, available: Vec::new() };

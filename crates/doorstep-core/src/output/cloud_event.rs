@@ -1,5 +1,6 @@
 //! Events as CloudEvents 1.0 over HTTP, in both of its content modes.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use base64::Engine as _;
@@ -15,13 +16,15 @@ const SPEC_VERSION: &str = "1.0";
 
 /// The binary mode: the body is the data, and its content type is the request's.
 pub(super) fn headers(event: &Event) -> Vec<(&'static str, String)> {
-    vec![
+    let mut headers = vec![
         ("ce-specversion", SPEC_VERSION.to_owned()),
-        ("ce-id", percent_encoded(event.id.as_str())),
+        ("ce-id", percent_encoded(id(event))),
         ("ce-source", percent_encoded(&source(event))),
         ("ce-type", percent_encoded(event.event_type.as_str())),
         ("ce-time", time(event)),
-    ]
+    ];
+    headers.extend(subject(event).map(|subject| ("ce-subject", percent_encoded(subject))));
+    headers
 }
 
 /// The structured mode: JSON stands in it as it is, anything else in base64.
@@ -31,9 +34,10 @@ pub(super) fn body(event: &Event, content_type: &str, data: &[u8]) -> Bytes {
         .filter(|text| is_json(content_type) && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok());
     let attributes = Attributes {
         specversion: SPEC_VERSION,
-        id: event.id.as_str(),
+        id: id(event),
         source: source(event),
         r#type: event.event_type.as_str(),
+        subject: subject(event),
         time: time(event),
         datacontenttype: content_type,
         data_base64: text.is_none().then(|| STANDARD.encode(data)),
@@ -49,17 +53,31 @@ pub(super) fn body(event: &Event, content_type: &str, data: &[u8]) -> Bytes {
 struct Attributes<'a> {
     specversion: &'static str,
     id: &'a str,
-    source: String,
+    source: Cow<'a, str>,
     r#type: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject: Option<&'a str>,
     time: String,
     datacontenttype: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     data_base64: Option<String>,
 }
 
-/// With the ID it names the event: an ID is unique for its tenant.
-fn source(event: &Event) -> String {
-    format!("/tenants/{}", event.tenant_id)
+/// What came as a CloudEvent goes out with the same ID, source and subject: they are what its producer calls it.
+fn id(event: &Event) -> &str {
+    event.cloud.as_ref().map_or(event.id.as_str(), |cloud| &cloud.id)
+}
+
+/// Together with the ID it identifies the event. An ID of ours is unique within its tenant.
+fn source(event: &Event) -> Cow<'_, str> {
+    match &event.cloud {
+        Some(cloud) => Cow::Borrowed(&cloud.source),
+        None => Cow::Owned(format!("/tenants/{}", event.tenant_id)),
+    }
+}
+
+fn subject(event: &Event) -> Option<&str> {
+    event.cloud.as_ref()?.subject.as_deref()
 }
 
 fn time(event: &Event) -> String {

@@ -8,6 +8,7 @@ use super::*;
 use crate::consent::Verification;
 use crate::delivery::Ordering;
 use crate::destination::{DestinationSecrets, DestinationSettings, TlsSettings};
+use crate::event::CloudAttributes;
 use crate::gate::GateLimits;
 use crate::id::{DeliveryId, DestinationId, EventId, TenantId};
 use crate::outcome::StatusOverrides;
@@ -65,6 +66,7 @@ fn event(content_type: &str, payload: &[u8]) -> Event {
         accepted_at: NOW,
         wall_offset_ms: 0,
         trace: None,
+        cloud: None,
     }
 }
 
@@ -219,6 +221,22 @@ fn the_structured_mode_holds_json_as_it_came_and_anything_else_in_base64() {
         assert_eq!(body["data_base64"], base64::Engine::encode(&base64::engine::general_purpose::STANDARD, payload));
         assert_eq!(body.get("data"), None, "{content_type}");
     }
+}
+
+#[test]
+fn what_came_as_a_cloud_event_keeps_its_id_source_and_subject() {
+    let mut event = event("application/json", b"1");
+    let cloud = CloudAttributes { id: "a.1".into(), source: "/ä b".into(), subject: Some("\"s\"".into()) };
+    event.cloud = Some(cloud.into());
+    let of = |format| {
+        Output::of(&destination(PayloadMode::Full, format), &event, &delivery(NOW), "https://hooks.example").unwrap()
+    };
+    let headers = of(Format::CloudeventsBinary).headers;
+    for expected in [("ce-id", "a.1"), ("ce-source", "/%C3%A4%20b"), ("ce-subject", "%22s%22")] {
+        assert!(headers.contains(&(expected.0, expected.1.to_owned())), "{headers:?}");
+    }
+    let body = read(&of(Format::CloudeventsStructured).body);
+    assert_eq!((&body["id"], &body["source"], &body["subject"]), (&"a.1".into(), &"/ä b".into(), &"\"s\"".into()));
 }
 
 #[test]

@@ -35,6 +35,7 @@ fn event(schema_version: Option<&str>, payload: &str) -> Event {
         accepted_at: Timestamp(0),
         wall_offset_ms: 0,
         trace: None,
+        cloud: None,
     }
 }
 

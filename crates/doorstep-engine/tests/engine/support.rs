@@ -244,6 +244,7 @@ pub(crate) fn event(n: usize, event_type: &str) -> Event {
         accepted_at: Timestamp(0),
         wall_offset_ms: 0,
         trace: None,
+        cloud: None,
     }
 }
 

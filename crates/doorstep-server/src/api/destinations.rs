@@ -328,6 +328,7 @@ async fn test(
         accepted_at: now,
         wall_offset_ms: when::offset(now),
         trace: None,
+        cloud: None,
     };
     let nothing = (&Value::Null, &Value::Null);
     let mandate = caller.mandate(&app, Action::DestinationTest, Some(destination.tenant_id), id, nothing);

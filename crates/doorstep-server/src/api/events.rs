@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use doorstep_core::engine::Accepted;
-use doorstep_core::event::{Event, Offer};
+use doorstep_core::event::{CloudAttributes, Event, Offer};
 use doorstep_core::id::{EventId, TenantId};
 use doorstep_core::reach::Reach;
 use doorstep_core::route::EventType;
@@ -133,6 +133,9 @@ pub(crate) struct EventDetail {
     event: EventView,
     #[schema(required)]
     ttl_ms: Option<u64>,
+    /// What it said of itself, if it came as a CloudEvent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cloud_event: Option<CloudAttributesView>,
     /// In hexadecimal.
     payload_sha256: String,
     /// The payload as it came, if it is JSON …
@@ -142,6 +145,18 @@ pub(crate) struct EventDetail {
     /// … and otherwise in base64.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload_base64: Option<String>,
+}
+
+/// The attributes of a CloudEvent that other events do not have.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CloudAttributesView {
+    /// As its producer gave it. The event's own `id` is the same, unless another source had that first or it cannot be one.
+    #[schema(value_type = shape::CloudEventId)]
+    id: Arc<str>,
+    #[schema(value_type = shape::CloudEventSource)]
+    source: Arc<str>,
+    #[schema(value_type = Option<shape::CloudEventSubject>, required)]
+    subject: Option<Arc<str>>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -192,7 +207,8 @@ pub(crate) struct EventOf {
     request_body(content((EventBody = "application/json"), (cloud::CloudEventBody = "application/cloudevents+json"))),
     params(("idempotency-key" = Option<shape::IdempotencyKey>, Header), ("traceparent" = Option<shape::TraceParent>, Header),
         ("ce-specversion" = Option<shape::CeSpecVersion>, Header), ("ce-id" = Option<shape::CeId>, Header),
-        ("ce-type" = Option<shape::CeType>, Header), ("ce-time" = Option<shape::CeTime>, Header),
+        ("ce-source" = Option<shape::CeSource>, Header), ("ce-type" = Option<shape::CeType>, Header),
+        ("ce-subject" = Option<shape::CeSubject>, Header), ("ce-time" = Option<shape::CeTime>, Header),
         ("ce-tenantid" = Option<shape::CeTenantId>, Header)),
     responses((status = 202, body = AcceptedView)))]
 async fn accept(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, Problem> {
@@ -221,10 +237,9 @@ async fn take_one(app: &App, reach: Reach, request: Request) -> Result<(Accepted
     let _waits = waits_to_be_written(app, &head.extensions, bytes.len())?;
     // The offer has its own copy of the payload: the body need not wait for the disk.
     drop(bytes);
-    let id = offer.event.id.clone();
     let accepted = app.engine.accept(reach, vec![offer]).await?.pop().unwrap_or(Err(Refusal::NotFound))?;
     let replayed = key.is_some() && accepted.duplicate;
-    Ok((AcceptedView::of(id, accepted), told(intake.standing, replayed)))
+    Ok((AcceptedView::of(accepted), told(intake.standing, replayed)))
 }
 
 /// Counts a large request among what its credential has waiting, until this is dropped: the engine has room for so much, and one producer must not take it all.
@@ -256,12 +271,13 @@ impl Intake<'_> {
         // A copy: an event that waits must keep neither what its connection reads into nor a whole batch.
         let is_named = new.is_named() || key.is_some();
         let offer = new.read(self.app, self.reach, key, bytes::Bytes::copy_from_slice).map_err(elsewhere)?;
-        let Offer { mut event, key } = offer;
+        let Offer { mut event, key, other_id } = offer;
         // First of all: what comes next may have to read.
         self.standing = keep_rate(self.app, self.reach, &event)?.or(self.standing);
-        check_type(self.app, self.reach, (&event, is_named), &mut self.suggest_max).await.map_err(elsewhere)?;
+        let names = if is_named { [Some(&event.id), other_id.as_ref()] } else { [None, None] };
+        check_type(self.app, self.reach, (&event, names), &mut self.suggest_max).await.map_err(elsewhere)?;
         event.trace = self.trace;
-        Ok(Offer { event, key })
+        Ok(Offer { event, key, other_id })
     }
 }
 
@@ -326,9 +342,8 @@ async fn accept_batch(State(app): State<Arc<App>>, caller: Caller, request: Requ
         };
         results.push(match read {
             Ok(offer) => {
-                let id = offer.event.id.clone();
                 offers.push(offer);
-                Ok(id)
+                Ok(())
             }
             Err(problem) => Err(problem.within(&format!("{prefix}/{at}")).within_room(&mut faults_left)),
         });
@@ -338,11 +353,11 @@ async fn accept_batch(State(app): State<Arc<App>>, caller: Caller, request: Requ
     drop(bytes);
     let mut answers = app.engine.accept(caller.reach, offers).await?.into_iter();
     let mut replayed = key.is_some();
-    let mut result = |read: Result<EventId, Problem>| -> Result<AcceptedView, Problem> {
-        let id = read?;
+    let mut result = |read: Result<(), Problem>| -> Result<AcceptedView, Problem> {
+        read?;
         let accepted = answers.next().unwrap_or(Err(Refusal::NotFound))?;
         replayed &= accepted.duplicate;
-        Ok(AcceptedView::of(id, accepted))
+        Ok(AcceptedView::of(accepted))
     };
     let results: Vec<ItemResult> = results
         .into_iter()
@@ -393,8 +408,8 @@ async fn get(
 }
 
 impl AcceptedView {
-    fn of(id: EventId, accepted: Accepted) -> Self {
-        Self { id, deliveries: accepted.deliveries, duplicate: accepted.duplicate }
+    fn of(Accepted { id, deliveries, duplicate }: Accepted) -> Self {
+        Self { id, deliveries, duplicate }
     }
 }
 
@@ -424,7 +439,12 @@ impl EventDetail {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &event.payload);
         let payload_sha256 = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
         let ttl_ms = event.ttl.map(|ttl| ttl.0);
-        Self { event: EventView::of(summary), ttl_ms, payload_sha256, payload, payload_base64 }
+        let cloud_event = event.cloud.as_deref().map(|CloudAttributes { id, source, subject }| CloudAttributesView {
+            id: Arc::clone(id),
+            source: Arc::clone(source),
+            subject: subject.clone(),
+        });
+        Self { event: EventView::of(summary), ttl_ms, cloud_event, payload_sha256, payload, payload_base64 }
     }
 }
 

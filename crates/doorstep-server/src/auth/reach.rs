@@ -24,6 +24,7 @@ fn event(tenant_id: TenantId, world: &World) -> Event {
         accepted_at: world.later(0),
         wall_offset_ms: 0,
         trace: None,
+        cloud: None,
     }
 }
 

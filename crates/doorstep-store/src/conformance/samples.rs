@@ -130,6 +130,7 @@ pub fn event(id: &str, ordering_key: Option<&str>, accepted_at: Timestamp) -> Ev
         accepted_at,
         wall_offset_ms: 0,
         trace: Some(TraceParent { trace_id: u128::MAX, parent_id: 1, flags: 1 }),
+        cloud: None,
     }
 }
 

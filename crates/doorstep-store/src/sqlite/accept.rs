@@ -76,8 +76,7 @@ impl Batch<'_> {
             return Ok(Written::Refused(Refusal::QuotaExceeded(exceeded)));
         }
         if !self.insert_event(&new.event, new.key, wanted.len())? {
-            let differs = if used_for.is_some() { Refusal::KeyReused } else { Refusal::EventDiffers };
-            return self.repeated(&new.event, differs);
+            return self.repeated(&new.event, used_for.is_some());
         }
         self.add_bytes(tenant_id, added.stored_bytes.cast_signed())?;
         self.note_event(tenant_id.0, self.counters.event_seq)?;
@@ -138,18 +137,17 @@ impl Batch<'_> {
         Ok(inserted > 0)
     }
 
-    fn repeated(&self, event: &Event, differs: Refusal) -> Result<Written, Fault> {
+    fn repeated(&self, event: &Event, has_its_key: bool) -> Result<Written, Fault> {
         let mut opener = Opener::new(self.sql, self.keys);
         let mut before = self.statement(EVENT_BY_ID)?;
         let mut rows = before.query(params![event.id.as_str(), event.tenant_id.0.to_be_bytes()])?;
         let Some(row) = rows.next()? else { return Err(Fault::Missing { what: "an event that is there" }) };
         let deliveries: u32 = row.get(13)?;
         // With an erased payload there is nothing to compare: it was accepted once, and that is enough.
-        let says_the_same = opener.event(row)?.is_none_or(|before| before.says_the_same_as(event));
-        Ok(if says_the_same {
-            Written::Accepted { deliveries: deliveries as usize, duplicate: true, available: Vec::new() }
-        } else {
-            Written::Refused(differs)
+        let before = opener.event(row)?;
+        Ok(match before.and_then(|before| before.differs_from(event, has_its_key)) {
+            None => Written::Accepted { deliveries: deliveries as usize, duplicate: true, available: Vec::new() },
+            Some(refusal) => Written::Refused(refusal),
         })
     }
 

@@ -46,7 +46,7 @@ pub(super) enum Cover {
 impl Batch<'_> {
     /// The payload and its headers as they are to be written.
     pub(super) fn payload_of<'e>(&mut self, event: &'e Event) -> Result<Kept<'e>, Fault> {
-        let headers = row::headers(&event.headers)?;
+        let headers = row::event_headers(event)?;
         if !self.keys.seals_payloads() {
             return Ok(Kept { headers, payload: Cow::Borrowed(&event.payload), key: None });
         }
@@ -144,8 +144,8 @@ impl<'a> Opener<'a> {
                 headers = Some(key.unseal(Content::Headers(&event.id), sealed).map_err(unreadable)?.into());
             }
         }
-        event.headers =
-            row::read_headers(headers.as_deref()).map_err(|error| Fault::unreadable("headers")(error.into()))?;
+        row::read_event_headers(&mut event, headers.as_deref())
+            .map_err(|error| Fault::unreadable("headers")(error.into()))?;
         Ok(Some(event))
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use doorstep_core::attempt::{Answer, Attempt, Timings};
 use doorstep_core::delivery::{Delivery, OrderingSlot, Track};
-use doorstep_core::event::Event;
+use doorstep_core::event::{CloudAttributes, Event};
 use doorstep_core::id::{AttemptId, DeliveryId, DestinationId, EventId, TenantId};
 use doorstep_core::outcome::Fault as RequestFault;
 use doorstep_core::retry::{DeadReason, Progress};
@@ -66,7 +66,7 @@ macro_rules! event_columns {
 }
 pub(super) use event_columns;
 
-/// Without its headers, which are beside it as they are kept, like its payload.
+/// Without its headers and what it says of itself as a CloudEvent, which are beside it as they are kept, like its payload.
 pub(super) fn event(row: &Row<'_>) -> rusqlite::Result<(Event, Option<Vec<u8>>)> {
     let event = Event {
         tenant_id: TenantId(id(row, 0)?),
@@ -86,6 +86,7 @@ pub(super) fn event(row: &Row<'_>) -> rusqlite::Result<(Event, Option<Vec<u8>>)>
             .map_err(|error| misread(10, error))?,
         payload: Bytes::from(row.get::<_, Vec<u8>>(11)?),
         wall_offset_ms: row.get(12)?,
+        cloud: None,
     };
     Ok((event, row.get(8)?))
 }
@@ -204,6 +205,26 @@ pub(super) fn headers(headers: &[(String, String)]) -> Result<Option<Vec<u8>>, F
 
 pub(super) fn read_headers(stored: Option<&[u8]>) -> Result<Vec<(String, String)>, serde_json::Error> {
     stored.map_or(Ok(Vec::new()), serde_json::from_slice)
+}
+
+/// An event's headers and what it says of itself as a CloudEvent, which is as private as they are and is sealed with them.
+pub(super) fn event_headers(event: &Event) -> Result<Option<Vec<u8>>, Fault> {
+    let Some(cloud) = &event.cloud else { return headers(&event.headers) };
+    let attributes = serde_json::to_string(&**cloud).map_err(|error| Fault::unreadable("headers")(Box::new(error)))?;
+    let beside = (CLOUD_ATTRIBUTES.to_owned(), attributes);
+    headers(&event.headers.iter().cloned().chain([beside]).collect::<Vec<_>>())
+}
+
+/// No header has such a name.
+const CLOUD_ATTRIBUTES: &str = ":cloudevent";
+
+/// Reads what [`event_headers`] wrote.
+pub(super) fn read_event_headers(event: &mut Event, stored: Option<&[u8]>) -> Result<(), serde_json::Error> {
+    event.headers = read_headers(stored)?;
+    if let Some((_, attributes)) = event.headers.pop_if(|(name, _)| name == CLOUD_ATTRIBUTES) {
+        event.cloud = Some(Arc::new(serde_json::from_str::<CloudAttributes>(&attributes)?));
+    }
+    Ok(())
 }
 
 fn blob<'r>(row: &'r Row<'_>, at: usize) -> rusqlite::Result<Option<&'r [u8]>> {

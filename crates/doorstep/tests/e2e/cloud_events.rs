@@ -119,3 +119,37 @@ fn a_reference_is_the_data_of_a_cloud_event_too() {
         assert_eq!((&read["data"]["event_id"], &read["data"]["content_type"]), (&json!(id), &json!("text/plain")));
     }
 }
+
+#[test]
+fn what_came_as_a_cloud_event_goes_out_as_the_same_one_to_the_projects_own_library() {
+    let home = Home::new();
+    let (server, mut library) = (Server::start(&home), Judge::start("cloud_events.py"));
+    let mut client = server.client();
+    for format in ["cloudevents_binary", "cloudevents_structured"] {
+        let receiver = Receiver::start();
+        let tenant = client.tenant();
+        client.destination(&tenant, &receiver.url("/"), json!({"format": format}));
+        let mut ids = Vec::new();
+        for (nth, source) in ["/shops/Köln", "/shops/Bonn"].into_iter().enumerate() {
+            let event = json!({
+                "specversion": "1.0", "id": "1", "source": source, "subject": "100 % \"quoted\"", "type": "order.paid",
+                "time": PRODUCED_AT, "tenantid": tenant, "data": {"n": nth},
+            });
+            let headers = [("content-type", "application/cloudevents+json")];
+            let accepted =
+                client.ask("POST", "/v1/events", &headers, event.to_string().as_bytes()).unwrap().expect(202);
+            assert_eq!(accepted["duplicate"], false, "the same ID of another source is another event");
+            let request = receiver.requests.wait_for(nth + 1).swap_remove(nth);
+            let read = library.judge(&request, json!({}));
+            let expected = json!({
+                "specversion": "1.0", "id": "1", "source": source, "subject": "100 % \"quoted\"", "type": "order.paid",
+                "time": TIME, "datacontenttype": "application/json",
+            });
+            assert_eq!(read.get("attributes"), Some(&expected), "{format}: {read:?}: {request:?}");
+            assert_eq!(read.get("data"), Some(&json!({"n": nth})));
+            assert_eq!(request.header("webhook-id"), accepted["id"].as_str());
+            ids.push(text(&accepted, "id"));
+        }
+        assert!(ids[0] == "1" && ids[1].starts_with("evt_"), "{ids:?}");
+    }
+}

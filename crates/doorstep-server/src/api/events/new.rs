@@ -6,12 +6,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::digest::{Context, SHA256};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use doorstep_core::custom_headers::CustomHeaders;
-use doorstep_core::event::{Event, KeyDigest, Offer};
+use doorstep_core::event::{CloudAttributes, Event, KeyDigest, Offer};
 use doorstep_core::id::{EventId, TenantId};
 use doorstep_core::reach::Reach;
 use doorstep_core::route::EventType;
@@ -86,6 +86,8 @@ pub(crate) struct NewEvent<'a> {
     /// The payload, where it comes neither as JSON nor in base64.
     #[serde(skip)]
     bytes: Option<Cow<'a, [u8]>>,
+    #[serde(skip)]
+    cloud: Option<CloudAttributes>,
 }
 
 /// The body of a new event: its payload is JSON, or it is in base64 and has a content type.
@@ -122,27 +124,28 @@ impl ToSchema for EventBody {
 }
 
 impl<'a> NewEvent<'a> {
-    /// One with nothing but its names.
-    fn bare(tenant_id: TenantId, r#type: Cow<'a, str>, id: Cow<'a, str>) -> Self {
+    /// A CloudEvent with nothing but what identifies it.
+    fn bare(tenant_id: TenantId, r#type: Cow<'a, str>, cloud: CloudAttributes) -> Self {
         Self {
             tenant_id,
             r#type,
             payload: None,
             payload_base64: None,
             content_type: None,
-            id: Some(id),
+            id: None,
             ordering_key: None,
             produced_at: None,
             schema_version: None,
             ttl_ms: None,
             headers: None,
             bytes: None,
+            cloud: Some(cloud),
         }
     }
 
     /// Whether it has an ID of its producer's.
     pub(super) fn is_named(&self) -> bool {
-        self.id.is_some()
+        self.id.is_some() || self.cloud.is_some()
     }
 
     /// The event that is meant, whatever its type asks for. `keep` makes bytes of ours out of those of the body.
@@ -161,7 +164,13 @@ impl<'a> NewEvent<'a> {
         let event_type: Option<EventType> =
             self.r#type.parse().map_err(|wrong| fault("/type", format!("{wrong}"))).ok();
         let key = key.map(|key| key.digest(self.tenant_id));
+        let other_id = self.cloud.as_ref().map(|cloud| cloud_event_id(self.tenant_id, cloud));
         let id = match (&self.id, key) {
+            // Its own ID if it can be ours too; otherwise there is no need for another one.
+            (None, _) if self.cloud.is_some() => {
+                let own = self.cloud.as_ref().filter(|cloud| *cloud.id != *RESERVED_ID);
+                own.and_then(|cloud| EventId::new(&cloud.id).ok()).or_else(|| other_id.clone())
+            }
             (Some(id), _) if id == RESERVED_ID => {
                 fault(
                     "/id",
@@ -227,24 +236,26 @@ impl<'a> NewEvent<'a> {
             accepted_at,
             wall_offset_ms: when::offset(accepted_at),
             trace: None,
+            cloud: self.cloud.map(Arc::new),
         };
-        Ok(Offer { event, key })
+        let other_id = other_id.filter(|other| *other != event.id);
+        Ok(Offer { event, key, other_id })
     }
 }
 
 /// Whether it is of a type that may come, with a payload as that type's look (I4). One that came before may come again, whatever
-/// has become of its type since: it is nothing new (I2). One whose ID was made here cannot have come before. `suggest_max` goes down with each
+/// has become of its type since: it is nothing new (I2). `names` are the IDs that it may have come under: none if its ID was made here. `suggest_max` goes down with each
 /// name that is suggested.
 pub(super) async fn check_type(
     app: &App,
     reach: Reach,
-    (event, is_named): (&Event, bool),
+    (event, names): (&Event, [Option<&EventId>; 2]),
     suggest_max: &mut usize,
 ) -> Result<(), Problem> {
     let name = &event.event_type;
     let unknown = app.limits.strict_event_types && app.engine.event_type(name).is_none();
     let misfits = if unknown { Vec::new() } else { app.engine.misfits(event).await? };
-    if !unknown && misfits.is_empty() || is_named && came_before(app, reach, event).await? {
+    if !unknown && misfits.is_empty() || came_before(app, reach, event, names).await? {
         return Ok(());
     }
     if !unknown {
@@ -259,9 +270,15 @@ pub(super) async fn check_type(
     Err(Problem::invalid_at("/type", format!("no event type is registered as `{name}`{near}")))
 }
 
-async fn came_before(app: &App, reach: Reach, event: &Event) -> Result<bool, Problem> {
-    let found = app.fetch(|store| store.event(reach, Some(event.tenant_id), event.id.clone())).await?;
-    Ok(found.iter().any(|(_, before)| before.says_the_same_as(event)))
+async fn came_before(app: &App, reach: Reach, event: &Event, names: [Option<&EventId>; 2]) -> Result<bool, Problem> {
+    for id in names.into_iter().flatten() {
+        let found = app.fetch(|store| store.event(reach, Some(event.tenant_id), id.clone())).await?;
+        let under_this_id = Event { id: id.clone(), ..event.clone() };
+        if found.iter().any(|(_, before)| before.says_the_same_as(&under_this_id)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// `null` is a payload like any other: only one that is left out is missing.
@@ -310,12 +327,7 @@ impl IdempotencyKey {
     /// What is kept of it. It names the event if that has no ID of its own: the same each time, so that the store itself
     /// recognises a repetition, in the very transaction that accepts the event.
     fn digest(&self, tenant_id: TenantId) -> KeyDigest {
-        let mut named = tenant_id.0.to_be_bytes().to_vec();
-        named.extend_from_slice(&self.0);
-        let hash = digest(&SHA256, &named);
-        let mut bits = [0; 16];
-        bits.copy_from_slice(&hash.as_ref()[..16]);
-        KeyDigest(u128::from_be_bytes(bits))
+        KeyDigest(hashed(tenant_id, &[&self.0]))
     }
 
     /// The key of one event of a batch. No key that is given has a NUL in it.
@@ -324,9 +336,28 @@ impl IdempotencyKey {
     }
 }
 
+/// The ID of a CloudEvent whose own cannot be used: the same each time, and another for each source. No key that is given
+/// starts with a NUL, and no source contains one.
+fn cloud_event_id(tenant_id: TenantId, cloud: &CloudAttributes) -> EventId {
+    EventId::generated(hashed(tenant_id, &[b"\0", cloud.source.as_bytes(), b"\0", cloud.id.as_bytes()]))
+}
+
+fn hashed(tenant_id: TenantId, parts: &[&[u8]]) -> u128 {
+    let mut context = Context::new(&SHA256);
+    context.update(&tenant_id.0.to_be_bytes());
+    parts.iter().for_each(|part| context.update(part));
+    let mut bits = [0; 16];
+    bits.copy_from_slice(&context.finish().as_ref()[..16]);
+    u128::from_be_bytes(bits)
+}
+
 /// The producer's key for this request, quoted or not (the draft has it as a structured field's string).
 pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Problem> {
-    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    let mut lines = headers.get_all("idempotency-key").iter();
+    let Some(value) = lines.next() else { return Ok(None) };
+    if lines.next().is_some() {
+        return Err(Problem::invalid_at("idempotency-key:", "is there more than once: send one key per request"));
+    }
     let wrong = || {
         let detail = format!("is 1 to {IDEMPOTENCY_KEY_BYTES_MAX} visible ASCII characters, with or without quotes");
         Problem::invalid_at("idempotency-key:", detail)
@@ -364,6 +395,18 @@ mod tests {
         }
         assert!(read("\"\"").is_err() && read(&"x".repeat(256)).is_err());
         assert_eq!(idempotency_key(&HeaderMap::new()).unwrap(), None);
+        let twice = ["a", "a"].map(|key| ("idempotency-key".parse().unwrap(), key.parse().unwrap()));
+        assert!(idempotency_key(&HeaderMap::from_iter(twice)).is_err(), "nobody knows which one is meant");
+    }
+
+    #[test]
+    fn a_cloud_events_other_id_is_the_same_each_time_and_another_for_each_source_and_id() {
+        let of = |source: &str, id: &str| CloudAttributes { id: id.into(), source: source.into(), subject: None };
+        let id = |source: &str, id: &str| cloud_event_id(TenantId(1), &of(source, id));
+        assert_eq!(id("/a", "1"), id("/a", "1"));
+        for other in [id("/b", "1"), id("/a", "2"), id("/a1", ""), cloud_event_id(TenantId(2), &of("/a", "1"))] {
+            assert_ne!(id("/a", "1"), other);
+        }
     }
 
     #[test]

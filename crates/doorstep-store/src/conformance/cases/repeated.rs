@@ -1,6 +1,6 @@
 //! The keys of producers, by which an event is known when it comes again.
 
-use doorstep_core::event::KeyDigest;
+use doorstep_core::event::{CloudAttributes, KeyDigest};
 
 use super::*;
 
@@ -37,6 +37,32 @@ pub fn a_producers_key_belongs_to_one_event_of_a_tenant(subject: &mut dyn Subjec
         assert_eq!(one(subject, write), Written::Refused(Refusal::KeyReused), "it names an event already");
     }
     assert!(is_new(one(subject, with(of("b"), Some(KeyDigest(1))))), "what was refused or known left no key behind");
+}
+
+pub fn an_id_of_another_source_is_told_apart_from_another_event(subject: &mut dyn Subject) {
+    let from = |source: &str, subject: Option<&str>| {
+        let (id, source) = ("1".into(), source.into());
+        let cloud = Some(Arc::new(CloudAttributes { id, source, subject: subject.map(Arc::from) }));
+        Event { cloud, ..event("1", None, NOW) }
+    };
+    let with = |event, key| Write::Accept(Box::new(NewEvent { event, key, deliveries: vec![] }));
+    let kept = from("/ä\"b", Some("s"));
+    let key = KeyDigest(5);
+    assert!(matches!(one(subject, with(kept.clone(), Some(key))), Written::Accepted { duplicate: false, .. }));
+    for _ in 0..2 {
+        let found = ask(subject.store().event(Reach::All, Some(TENANT), kept.id.clone()));
+        assert_eq!(found.iter().map(|(_, event)| &**event).collect::<Vec<_>>(), [&kept]);
+        assert!(matches!(one(subject, with(kept.clone(), None)), Written::Accepted { duplicate: true, .. }));
+        for (event, key, refusal) in [
+            (from("/other", Some("s")), None, Refusal::SourceDiffers),
+            (event("1", None, NOW), None, Refusal::SourceDiffers),
+            (from("/other", Some("s")), Some(key), Refusal::KeyReused),
+            (from("/ä\"b", None), None, Refusal::EventDiffers),
+        ] {
+            assert_eq!(one(subject, with(event.clone(), key)), Written::Refused(refusal), "{event:?}");
+        }
+        subject.restart();
+    }
 }
 
 pub fn a_producers_key_is_free_again_once_its_event_is_forgotten(subject: &mut dyn Subject) {
