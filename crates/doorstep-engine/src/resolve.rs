@@ -6,9 +6,12 @@
 //! elsewhere it could only tell a stranger which names it holds.
 
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::future::select;
 use hickory_resolver::config::{ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig};
+use hickory_resolver::lookup_ip::LookupIp;
 use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::op::Query;
@@ -16,13 +19,16 @@ use hickory_resolver::proto::rr::{Name, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
 use hickory_resolver::{Hosts, TokioResolver};
 use thiserror::Error;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// One question to a name server may take this long; then it is asked again, within the budget of the whole.
 const TRY: Duration = Duration::from_secs(2);
 
 /// So often a question that got no answer is repeated.
 const REPEATS: usize = 2;
+
+/// When the addresses of one family (IPv4 or IPv6) are known, those of the other have this much longer to come (RFC 8305, 3).
+const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 
 /// So many answers are remembered.
 const CACHE_ENTRIES: u64 = 4_096;
@@ -59,6 +65,8 @@ impl Default for DnsSettings {
 pub(crate) enum LookupFault {
     #[error("no name server answered in time")]
     TimedOut,
+    #[error("the name has no address")]
+    NoAddress,
     #[error("the name cannot be resolved: {0}")]
     Failed(#[source] NetError),
 }
@@ -90,7 +98,7 @@ impl Resolver {
         Ok(Self { dns: builder.build()?, hosts })
     }
 
-    /// All addresses of `name`, of both families.
+    /// The addresses of `name`, at least one, IPv4 first. They are of both families unless only one is answered for in time.
     pub(crate) async fn lookup(&self, name: &str, deadline: Instant) -> Result<Vec<IpAddr>, LookupFault> {
         let mut name = Name::from_ascii(name).map_err(|fault| LookupFault::Failed(fault.into()))?;
         name.set_fqdn(true);
@@ -98,8 +106,35 @@ impl Resolver {
         if !here.is_empty() {
             return Ok(here);
         }
-        match tokio::time::timeout_at(deadline, self.dns.lookup_ip(name)).await {
-            Ok(Ok(found)) => Ok(found.iter().collect()),
+        // The library waits for both families, and a name server that never answers for one would make a name of the other
+        // one unreachable.
+        let v4 = pin!(self.ask(&name, RecordType::A, deadline));
+        let v6 = pin!(self.ask(&name, RecordType::AAAA, deadline));
+        let (first, other) = select(v4, v6).await.factor_first();
+        let other = other.into_inner();
+        let mut found = match first {
+            Ok(found) => match timeout(RESOLUTION_DELAY, other).await {
+                Ok(Ok(more)) => [found, more].concat(),
+                Ok(Err(_)) | Err(_) => found,
+            },
+            Err(fault) => match other.await {
+                Ok(found) => found,
+                // Without an answer for one family nobody knows that there is no address.
+                Err(LookupFault::TimedOut) => return Err(LookupFault::TimedOut),
+                Err(LookupFault::NoAddress | LookupFault::Failed(_)) => return Err(fault),
+            },
+        };
+        found.sort_by_key(IpAddr::is_ipv6);
+        Ok(found)
+    }
+
+    /// The addresses of one family, at least one.
+    async fn ask(&self, name: &Name, kind: RecordType, deadline: Instant) -> Result<Vec<IpAddr>, LookupFault> {
+        match timeout_at(deadline, self.dns.lookup(name.clone(), kind)).await {
+            Ok(Ok(found)) => match LookupIp::from(found).iter().collect::<Vec<_>>() {
+                none if none.is_empty() => Err(LookupFault::NoAddress),
+                found => Ok(found),
+            },
             Ok(Err(NetError::Timeout)) | Err(_) => Err(LookupFault::TimedOut),
             Ok(Err(fault)) => Err(LookupFault::Failed(fault)),
         }
@@ -109,9 +144,7 @@ impl Resolver {
     fn in_hosts_file(&self, name: &Name) -> Vec<IpAddr> {
         let of = |kind| self.hosts.lookup_static_host(&Query::query(name.clone(), kind));
         let found = [RecordType::A, RecordType::AAAA].map(of).into_iter().flatten();
-        found
-            .flat_map(|lookup| hickory_resolver::lookup_ip::LookupIp::from(lookup).iter().collect::<Vec<_>>())
-            .collect()
+        found.flat_map(|lookup| LookupIp::from(lookup).iter().collect::<Vec<_>>()).collect()
     }
 }
 

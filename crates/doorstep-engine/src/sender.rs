@@ -12,6 +12,7 @@ mod tls;
 mod connector;
 mod wire;
 mod connection;
+mod http2;
 mod pool;
 mod body;
 
@@ -33,21 +34,24 @@ use doorstep_core::output::{NoLinkKey, Output};
 use doorstep_core::signature::{BadId, SecretError, SignerError};
 use doorstep_core::time::{Millis, Timestamp};
 use http::StatusCode;
+use http::header::{CONNECTION, HeaderValue};
+use http_body_util::Either;
 use thiserror::Error;
 use tokio::time::{Instant, timeout_at};
 
 pub use ask::ASK_TIMEOUT_MAX;
 pub use body::BODY_BYTES_MAX;
-pub use connection::{BYTES_PER_REQUEST_MAX_HTTP2, HEAD_BYTES_MAX, HEAD_BYTES_MAX_HTTP2, INTERIM_BYTES_MAX};
-pub use pool::PoolLimits;
+pub use connection::{HEAD_BYTES_MAX, INTERIM_BYTES_MAX};
+pub use http2::{BYTES_PER_REQUEST_MAX_HTTP2, HEAD_BYTES_MAX_HTTP2};
+pub use pool::{OPENINGS_PER_HOST_MAX, PoolLimits};
 pub use prepared::HEADER_BYTES_KEPT;
-pub use tls::{CERTIFICATES_MAX, PEM_BYTES_MAX, Roots, TlsFault};
+pub use tls::{CERTIFICATES_MAX, PEM_BYTES_MAX, ROOTS_BYTES_MAX, ROOTS_MAX, Roots, TlsFault, TlsVersion};
 
 use body::Kept;
 use connection::{Connection, Outgoing};
 use connector::Connector;
-use fault::NoAnswer;
-use pool::{Origin, Pool};
+use fault::{NoAnswer, Resend};
+use pool::{Found, Opening, Origin, Pool, Search};
 use prepared::{Cache, Prepared, Target};
 use tls::Tls;
 
@@ -56,6 +60,10 @@ use crate::resolve::{DnsSettings, Resolver};
 /// No request takes longer, whatever its destination asks for.
 pub const TIMEOUT_MAX: Millis = Millis::from_mins(5);
 
+/// So often a request that the receiver says it did not process goes out again within one attempt. From the second time on
+/// it is the first request of a connection of its own, so that only a receiver that refuses everything gets to the end.
+pub const NOT_PROCESSED_RESENDS_MAX: u32 = 4;
+
 /// How the sender of a deployment behaves. The default is what a deployment should have.
 #[derive(Clone, Debug, Default)]
 pub struct SenderSettings {
@@ -63,6 +71,7 @@ pub struct SenderSettings {
     pub pool: PoolLimits,
     pub dns: DnsSettings,
     pub roots: Roots,
+    pub tls_min: TlsVersion,
     /// Where receivers find this server, without a slash at its end: links to payloads start with it.
     pub public_url: String,
 }
@@ -166,11 +175,11 @@ impl Sender {
         clock: impl Fn() -> Now + Send + Sync + 'static,
         ids: impl Fn(Timestamp) -> AttemptId + Send + Sync + 'static,
     ) -> Result<Self, SetupFault> {
-        let SenderSettings { deadlines, pool, dns, roots, public_url } = settings;
+        let SenderSettings { deadlines, pool, dns, roots, tls_min, public_url } = settings;
         let resolver = Resolver::new(&dns, rules.makes_exceptions()).map_err(|fault| SetupFault::Dns(fault.into()))?;
         Ok(Self {
             connector: Connector { rules, resolver, deadlines },
-            tls: Tls::new(&roots).map_err(SetupFault::Roots)?,
+            tls: Tls::new(&roots, tls_min).map_err(SetupFault::Roots)?,
             pool: Pool::new(pool),
             prepared: Cache::default(),
             origin: ask::origin(&public_url),
@@ -226,11 +235,11 @@ impl Sender {
         Ok(match answered {
             Ok(answered) => {
                 let outcome = self.read_outcome(&answered, destination);
-                let Answered { status, headers, body } = answered;
+                let Answered { status, headers, body, closed_idle: _ } = answered;
                 let answer = Answer::Status(status.as_u16());
                 Sent { attempt: attempt(answer, prepared::shown_answer(&headers), body), outcome, detail: None }
             }
-            Err(NoAnswer { fault, detail, stale: _ }) => {
+            Err(NoAnswer { fault, detail, resend: _ }) => {
                 let attempt = attempt(Answer::Fault(fault), vec![], Kept::default());
                 Sent { attempt, outcome: Outcome::from_fault(fault), detail: Some(detail) }
             }
@@ -244,93 +253,123 @@ impl Sender {
         Outcome::from_status(answered.status.as_u16(), hints, &settings.status_overrides)
     }
 
-    /// Over a connection that waits, or over a new one. A receiver may close a waiting connection at the very moment when
-    /// a request goes out over it. That says nothing about the receiver, so the request goes out once more, over a new
-    /// connection; but only if nothing at all of an answer has come.
+    /// Sends a request over a pooled connection or a new one, and sends it again where that costs the receiver nothing:
+    /// up to [`NOT_PROCESSED_RESENDS_MAX`] times if the receiver did not process it, and once if a pooled connection was
+    /// closed under it. That happens when a receiver closes an idle connection at the very moment when a request goes out
+    /// over it; it is not repeated if anything of an answer has come.
     async fn deliver(
         &self,
         target: &Target,
         mut outgoing: Outgoing,
-        again: impl FnOnce() -> Option<Outgoing>,
+        again: impl Fn() -> Option<Outgoing>,
         deadline: Instant,
         timings: &mut Timings,
     ) -> Result<Answered, NoAnswer> {
-        if let Some(connection) = self.pool.take(&target.origin) {
-            match self.exchange(connection, &target.origin, outgoing, true, deadline, timings).await {
-                Err(no_answer) if no_answer.stale => match again() {
-                    Some(same) => outgoing = same,
-                    None => return Err(no_answer),
-                },
-                done => return done,
+        let mut search = Search::default();
+        let (mut n_not_processed, mut closed_at_reuse) = (0, false);
+        loop {
+            let (connection, opening) = self.connect(target, &mut search, deadline, timings).await?;
+            let done = self.exchange(connection, opening, &target.origin, outgoing, deadline, timings).await;
+            let resend = match &done {
+                Ok(answered) if answered.closed_idle => Resend::ClosedAtReuse,
+                Ok(_) => Resend::Never,
+                Err(no_answer) => no_answer.resend,
+            };
+            match resend {
+                Resend::NotProcessed if n_not_processed < NOT_PROCESSED_RESENDS_MAX => {
+                    n_not_processed += 1;
+                    search.alone = n_not_processed > 1;
+                }
+                Resend::ClosedAtReuse if !closed_at_reuse => (closed_at_reuse, search.alone) = (true, true),
+                Resend::Never | Resend::NotProcessed | Resend::ClosedAtReuse => return done,
+            }
+            let Some(same) = again() else { return done };
+            outgoing = same;
+        }
+    }
+
+    /// A connection, pooled or new. A new one comes with its [`Opening`].
+    async fn connect(
+        &self,
+        target: &Target,
+        search: &mut Search,
+        deadline: Instant,
+        timings: &mut Timings,
+    ) -> Result<(Connection, Option<Opening>), NoAnswer> {
+        loop {
+            match self.pool.find(&target.origin, search) {
+                Found::Pooled(connection) => return Ok((connection, None)),
+                Found::Open(opening) => {
+                    let stream = self.connector.open(&target.url, &target.tls, deadline, timings).await?;
+                    let connection = match timeout_at(deadline, Connection::start(stream, &opening.changed)).await {
+                        Ok(started) => started?,
+                        Err(_) => return Err(NoAnswer::timed_out()),
+                    };
+                    return Ok((connection, Some(opening)));
+                }
+                Found::Wait(changed) => {
+                    if timeout_at(deadline, changed).await.is_err() {
+                        return Err(NoAnswer::new(Fault::ConnectTimedOut, "no connection could be opened in time"));
+                    }
+                }
             }
         }
-        let connection = self.connect(target, deadline, timings).await?;
-        self.exchange(connection, &target.origin, outgoing, false, deadline, timings).await
     }
 
-    /// A new connection. Where one is enough for all, because the host speaks HTTP/2, one at a time opens it and the
-    /// others wait for that.
-    async fn connect(&self, target: &Target, deadline: Instant, timings: &mut Timings) -> Result<Connection, NoAnswer> {
-        let Some(turn) = self.pool.turn(&target.origin) else {
-            return self.open(target, deadline, timings).await;
-        };
-        let Ok(held) = timeout_at(deadline, turn.lock()).await else {
-            return Err(NoAnswer::new(Fault::ConnectTimedOut, "no connection could be opened in time"));
-        };
-        if let Some(connection) = self.pool.take(&target.origin) {
-            return Ok(connection);
-        }
-        if self.pool.turn(&target.origin).is_none() {
-            drop(held);
-            return self.open(target, deadline, timings).await;
-        }
-        let opened = self.open(target, deadline, timings).await;
-        if !matches!(opened, Ok(Connection::Shared(_))) {
-            self.pool.forget_turn(&target.origin);
-        }
-        opened
-    }
-
-    async fn open(&self, target: &Target, deadline: Instant, timings: &mut Timings) -> Result<Connection, NoAnswer> {
-        let stream = self.connector.open(&target.url, &target.tls, deadline, timings).await?;
-        let connection = match timeout_at(deadline, Connection::start(stream)).await {
-            Ok(started) => started?,
-            Err(_) => return Err(NoAnswer::timed_out()),
-        };
-        if let Connection::Shared(shared) = &connection {
-            self.pool.share(&target.origin, shared);
-        }
-        Ok(connection)
-    }
-
-    /// One request and its answer. The connection is kept if the answer was read to its end, and cut otherwise.
+    /// One request and its answer. An HTTP/1.1 connection is kept if the answer was read to its end, and cut otherwise.
     async fn exchange(
         &self,
         mut connection: Connection,
+        opening: Option<Opening>,
         origin: &Arc<Origin>,
         outgoing: Outgoing,
-        reused: bool,
         deadline: Instant,
         timings: &mut Timings,
     ) -> Result<Answered, NoAnswer> {
         let asked = Instant::now();
-        let response = connection.ask(outgoing, reused, deadline).await;
-        if let (Connection::Shared(shared), Err(_)) = (&connection, &response) {
-            self.pool.retire(origin, shared);
-        }
+        let reused = opening.is_none();
+        let response = match &mut connection {
+            Connection::Single(single) => {
+                if let Some(opening) = opening {
+                    opening.opened_single();
+                }
+                single.ask(outgoing, reused, deadline).await.map(|response| response.map(Either::Left))
+            }
+            Connection::Shared(lease) => {
+                let submitted = lease.submit(outgoing, reused)?;
+                // Not earlier: the request that a connection was opened for is the first one on it.
+                if let Some(opening) = opening {
+                    opening.opened_shared(&lease.0);
+                }
+                let response = submitted.answer(deadline).await;
+                if response.as_ref().is_err_and(|no_answer| no_answer.resend != Resend::NotProcessed) {
+                    self.pool.retire(origin, &lease.0);
+                }
+                response.map(|response| response.map(Either::Right))
+            }
+        };
         let (head, body) = response?.into_parts();
         timings.first_byte = Some(millis_since(asked));
         if head.headers.len() > HEADERS_MAX {
             return Err(NoAnswer::new(Fault::ProtocolViolated, format!("more than {HEADERS_MAX} headers")));
         }
         let body = body::read(body, deadline.min(Instant::now() + self.connector.deadlines.body)).await;
+        let closed_idle = reused && matches!(connection, Connection::Single(_)) && says_goodbye(&head);
         // After 101 the receiver speaks another protocol, which nobody asked for.
         let reusable = !body.truncated && head.status != StatusCode::SWITCHING_PROTOCOLS;
         if let (Connection::Single(single), true) = (connection, reusable) {
             self.pool.keep(origin, single);
         }
-        Ok(Answered { status: head.status, headers: head.headers, body })
+        Ok(Answered { status: head.status, headers: head.headers, body, closed_idle })
     }
+}
+
+/// A 408 with `Connection: close`: the receiver gives up a connection that was idle for too long (RFC 9110, 15.5.9).
+fn says_goodbye(head: &http::response::Parts) -> bool {
+    let closes = |value: &HeaderValue| {
+        value.as_bytes().split(|&byte| byte == b',').any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
+    };
+    head.status == StatusCode::REQUEST_TIMEOUT && head.headers.get_all(CONNECTION).iter().any(closes)
 }
 
 impl fmt::Debug for Sender {
@@ -344,6 +383,8 @@ struct Answered {
     status: StatusCode,
     headers: http::HeaderMap,
     body: Kept,
+    /// It is no answer to this request but the end of a pooled connection that was idle for too long.
+    closed_idle: bool,
 }
 
 fn millis_since(started: Instant) -> Millis {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use doorstep_core::address::AddressRules;
 use doorstep_core::id::AttemptId;
 use doorstep_core::ingest_rate::IngestRate;
 use doorstep_core::quota::Quota;
@@ -21,8 +22,9 @@ use doorstep_engine::desk::{Desk, FilterBudget};
 use doorstep_engine::events::Events;
 use doorstep_engine::ingest::Ingest;
 use doorstep_engine::maintain::{self, Retention};
+use doorstep_engine::resolve::{DnsSettings, NameServers};
 use doorstep_engine::run::{self, Handle, Parts};
-use doorstep_engine::sender::{Sender, SenderSettings};
+use doorstep_engine::sender::{Roots, Sender, SenderSettings};
 use doorstep_engine::timekeeper;
 use doorstep_engine::writer::Writer;
 use doorstep_server::auth::KeyHash;
@@ -65,11 +67,11 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAd
     let no_chance = "the machine gives no random numbers";
     let ids = Arc::new(Ids::new().context(no_chance)?);
     let dice = chance::dice().context(no_chance)?;
-    let rules = config.allow_targets.clone().denying_own(own_addresses(address));
+    let rules = address_rules(config)?.denying_own(own_addresses(address));
     let public_url = config.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
     let (attempt_ids, reading) = (Arc::clone(&ids), clock.clone());
     let sender = Sender::new(
-        SenderSettings { public_url, ..SenderSettings::default() },
+        sender_settings(config, public_url)?,
         rules.clone(),
         move || reading.look(),
         move |now| AttemptId(attempt_ids.next(now)),
@@ -125,6 +127,38 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAd
     let noting = Arc::clone(&app);
     let notes_task = tokio::spawn(async move { noting.keep_notes().await });
     Ok(Running { app, n_destinations, run, run_task, writer_task, house_task, clock_task, last_words, notes_task })
+}
+
+fn address_rules(config: &Config) -> anyhow::Result<AddressRules> {
+    let rules = config.allow_targets.clone();
+    Ok(match &config.nat64_prefix {
+        Some(prefix) => prefix.applied_to(rules)?,
+        None => rules,
+    })
+}
+
+fn sender_settings(config: &Config, public_url: String) -> anyhow::Result<SenderSettings> {
+    let servers = match config.dns_servers.as_slice() {
+        [] => NameServers::System,
+        servers => NameServers::These(servers.to_vec()),
+    };
+    let extra = config.tls_ca_file.as_ref().map(|path| {
+        let pem = std::fs::read(path).with_context(|| format!("cannot read tls_ca_file {}", path.display()))?;
+        Roots::read(&pem).with_context(|| format!("tls_ca_file {} cannot be used", path.display()))
+    });
+    let roots = match (extra.transpose()?, config.tls_system_roots) {
+        (None, true) => Roots::System,
+        (Some(extra), true) => Roots::SystemAnd(extra),
+        (Some(only), false) => Roots::Only(only),
+        (None, false) => anyhow::bail!("tls_system_roots is false, so no certificate is trusted: set tls_ca_file too"),
+    };
+    Ok(SenderSettings {
+        public_url,
+        roots,
+        tls_min: config.tls_min_version,
+        dns: DnsSettings { servers, ..DnsSettings::default() },
+        ..SenderSettings::default()
+    })
 }
 
 impl Running {

@@ -26,6 +26,8 @@ where
     let expected = usize::try_from(body.size_hint().lower()).unwrap_or(BODY_BYTES_MAX);
     let mut kept = Vec::with_capacity(expected.min(BODY_BYTES_MAX));
     let complete = matches!(timeout_at(deadline, gather(body, &mut kept)).await, Ok(true));
+    // A receiver that announces much and sends little must not have us hold what never came.
+    kept.shrink_to_fit();
     Kept { bytes: kept.into(), truncated: !complete }
 }
 

@@ -72,9 +72,6 @@ impl Connector {
                 found?
             }
         };
-        if addresses.is_empty() {
-            return Err(NoAnswer::new(Fault::DnsFailed, "the name has no address"));
-        }
         self.rules.permit(target, &addresses).map_err(|refusal| NoAnswer::new(Fault::AddressBlocked, refusal))?;
         Ok(addresses.into_iter().map(|address| SocketAddr::new(address, target.port())).collect())
     }
@@ -84,7 +81,7 @@ impl From<LookupFault> for NoAnswer {
     fn from(fault: LookupFault) -> Self {
         let kind = match &fault {
             LookupFault::TimedOut => Fault::DnsTimedOut,
-            LookupFault::Failed(_) => Fault::DnsFailed,
+            LookupFault::NoAddress | LookupFault::Failed(_) => Fault::DnsFailed,
         };
         Self::new(kind, fault)
     }

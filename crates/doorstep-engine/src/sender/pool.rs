@@ -8,12 +8,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use doorstep_core::id::DestinationId;
+use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
 use tokio::time::Instant;
 
-use super::connection::{Connection, Shared, Single};
+use super::connection::{Connection, Single};
+use super::http2::Shared;
 
 /// A receiver that has answered may take this long to read the rest of the request; then the connection is given up.
 const READY_WAIT: Duration = Duration::from_secs(1);
+
+/// So many connections to one host are new at once, as long as it may speak HTTP/2: the other requests wait until it is known
+/// how many of them these can take, which may be all. Two, so that one lost packet does not hold up everybody.
+pub const OPENINGS_PER_HOST_MAX: usize = 2;
 
 /// Whom a connection leads to, and as whom. Destinations with the same origin share connections.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -36,7 +43,7 @@ pub struct PoolLimits {
     pub idle_per_host_max: usize,
     /// So many connections may wait in all.
     pub idle_max: usize,
-    /// So many requests share one HTTP/2 connection.
+    /// So many requests share one HTTP/2 connection, or fewer if its receiver says so.
     pub streams_max: usize,
 }
 
@@ -70,8 +77,14 @@ struct State {
 struct Host {
     singles: VecDeque<Idle>,
     shared: Vec<InUse>,
-    /// Held by whoever opens the next connection to a host that speaks HTTP/2: the others can share it.
-    turn: Option<Arc<tokio::sync::Mutex<()>>>,
+    /// Its newest connection speaks HTTP/1.1, so every request needs its own.
+    speaks_http1: bool,
+    /// Connections being opened that others may share.
+    n_opening: usize,
+    /// How many could not be opened, ever.
+    n_failed: u64,
+    /// Told whenever a request that waits for a connection should look again.
+    changed: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -87,9 +100,58 @@ struct InUse {
     shared: Arc<Shared>,
 }
 
-impl InUse {
-    fn n_requests(&self) -> usize {
-        Arc::strong_count(&self.shared) - 1
+/// What one request looks for.
+#[derive(Debug, Default)]
+pub(super) struct Search {
+    /// Only a new connection, over which this request is the first.
+    pub(super) alone: bool,
+    /// What [`Host::n_failed`] was when the search began.
+    n_failed: Option<u64>,
+}
+
+/// How a request gets its connection.
+pub(super) enum Found {
+    /// Somebody opened it earlier.
+    Pooled(Connection),
+    /// The caller opens one.
+    Open(Opening),
+    /// Others are opening some: look again after this.
+    Wait(OwnedNotified),
+}
+
+/// Leave to open a connection. Dropped before the connection is there, it has failed.
+#[derive(Debug)]
+pub(super) struct Opening {
+    pool: Arc<Pool>,
+    origin: Arc<Origin>,
+    pub(super) changed: Arc<Notify>,
+    /// Whether it counts against [`OPENINGS_PER_HOST_MAX`].
+    counted: bool,
+    failed: bool,
+}
+
+impl Opening {
+    /// The connection is there, and speaks HTTP/1.1.
+    pub(super) fn opened_single(mut self) {
+        self.failed = false;
+        self.pool.host(&self.origin, |host| host.speaks_http1 = true);
+    }
+
+    /// The connection is there, and others may use it too.
+    pub(super) fn opened_shared(mut self, shared: &Arc<Shared>) {
+        self.failed = false;
+        self.pool.share(&self.origin, shared);
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        let (counted, failed) = (self.counted, self.failed);
+        self.pool.host(&self.origin, |host| {
+            host.n_opening -= usize::from(counted);
+            host.n_failed += u64::from(failed);
+        });
+        self.changed.notify_waiters();
     }
 }
 
@@ -101,15 +163,38 @@ impl Pool {
         pool
     }
 
-    /// A connection that can be used at once: the one that was used last, since it is the likeliest to live.
-    pub(super) fn take(&self, origin: &Origin) -> Option<Connection> {
+    /// A connection that can be used at once, or how to come by one.
+    pub(super) fn find(self: &Arc<Self>, origin: &Arc<Origin>, search: &mut Search) -> Found {
         let now = Instant::now();
         let State { hosts, waiting, .. } = &mut *self.state();
-        let host = hosts.get_mut(origin)?;
+        if !hosts.contains_key(origin) {
+            hosts.insert(Arc::clone(origin), Host::default());
+        }
+        let Some(host) = hosts.get_mut(origin) else { unreachable!("it was just put there") };
+        if !search.alone
+            && let Some(connection) = self.take(host, waiting, now)
+        {
+            return Found::Pooled(connection);
+        }
+        // Whoever waited for an opening that failed does not queue for the next one: each finds out for itself.
+        let n_failed = *search.n_failed.get_or_insert(host.n_failed);
+        let may_share = origin.https && !host.speaks_http1 && !search.alone;
+        let counted = may_share && n_failed == host.n_failed;
+        let n_new = host.n_opening + host.shared.iter().filter(|one| one.shared.is_new()).count();
+        if counted && n_new >= OPENINGS_PER_HOST_MAX {
+            return Found::Wait(Arc::clone(&host.changed).notified_owned());
+        }
+        host.n_opening += usize::from(counted);
+        let (pool, origin, changed) = (Arc::clone(self), Arc::clone(origin), Arc::clone(&host.changed));
+        Found::Open(Opening { pool, origin, changed, counted, failed: true })
+    }
+
+    /// Of the connections that wait, the one that was used last is the likeliest to live.
+    fn take(&self, host: &mut Host, waiting: &mut BTreeMap<u64, Arc<Origin>>, now: Instant) -> Option<Connection> {
         host.shared.retain(|one| self.takes_more(one, now));
-        if let Some(one) = host.shared.iter_mut().find(|one| one.n_requests() < self.limits.streams_max) {
+        if let Some(one) = host.shared.iter_mut().find(|one| one.shared.has_room(self.limits.streams_max)) {
             one.last_taken_at = now;
-            return Some(Connection::Shared(Arc::clone(&one.shared)));
+            return Some(Connection::Shared(Arc::clone(&one.shared).lease()));
         }
         while let Some(idle) = host.singles.pop_back() {
             waiting.remove(&idle.number);
@@ -137,12 +222,12 @@ impl Pool {
         });
     }
 
-    /// Lets others use this connection too, and remembers that this host speaks HTTP/2.
-    pub(super) fn share(&self, origin: &Arc<Origin>, shared: &Arc<Shared>) {
+    /// Lets others use this connection too.
+    fn share(&self, origin: &Arc<Origin>, shared: &Arc<Shared>) {
         let mut state = self.state();
         let n_shared: usize = state.hosts.values().map(|host| host.shared.len()).sum();
         let host = state.hosts.entry(Arc::clone(origin)).or_default();
-        host.turn.get_or_insert_default();
+        host.speaks_http1 = false;
         if n_shared < self.limits.idle_max && host.shared.len() < self.limits.idle_per_host_max {
             host.shared.push(InUse { last_taken_at: Instant::now(), shared: Arc::clone(shared) });
         }
@@ -150,20 +235,13 @@ impl Pool {
 
     /// No further request goes over this connection.
     pub(super) fn retire(&self, origin: &Origin, shared: &Arc<Shared>) {
-        if let Some(host) = self.state().hosts.get_mut(origin) {
-            host.shared.retain(|one| !Arc::ptr_eq(&one.shared, shared));
-        }
+        self.host(origin, |host| host.shared.retain(|one| !Arc::ptr_eq(&one.shared, shared)));
     }
 
-    /// For a host known to speak HTTP/2: the lock to hold while opening a connection to it.
-    pub(super) fn turn(&self, origin: &Origin) -> Option<Arc<tokio::sync::Mutex<()>>> {
-        self.state().hosts.get(origin)?.turn.clone()
-    }
-
-    /// There was nothing to share: no connection, or one of HTTP/1.1. Those who wait need not queue for the same.
-    pub(super) fn forget_turn(&self, origin: &Origin) {
+    /// Changes what is known of a host, if anything is.
+    fn host(&self, origin: &Origin, change: impl FnOnce(&mut Host)) {
         if let Some(host) = self.state().hosts.get_mut(origin) {
-            host.turn = None;
+            change(host);
         }
     }
 
@@ -197,11 +275,11 @@ impl Pool {
         }
         for host in state.hosts.values_mut() {
             host.shared.retain(|one| {
-                let idle = one.n_requests() == 0 && now - one.last_taken_at >= self.limits.idle_timeout;
+                let idle = one.shared.n_requests() == 0 && now - one.last_taken_at >= self.limits.idle_timeout;
                 self.takes_more(one, now) && !idle
             });
         }
-        state.hosts.retain(|_, host| !host.singles.is_empty() || !host.shared.is_empty());
+        state.hosts.retain(|_, host| host.n_opening > 0 || !host.singles.is_empty() || !host.shared.is_empty());
     }
 
     fn is_fresh(&self, idle: &Idle, now: Instant) -> bool {

@@ -12,7 +12,7 @@ use doorstep_core::event::Event;
 use doorstep_core::id::{AttemptId, DestinationId};
 use doorstep_core::outcome::Fault;
 use doorstep_core::output::Output;
-use doorstep_core::signature::{Message, Secret, Signer};
+use doorstep_core::signature::{ExtraStyle, Message, Secret, Signer};
 use doorstep_core::time::Timestamp;
 use http::Method;
 use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
@@ -38,6 +38,8 @@ const DELIVERY_ID: HeaderName = HeaderName::from_static("x-delivery-id");
 const DELIVERY_ATTEMPT: HeaderName = HeaderName::from_static("x-delivery-attempt");
 const REPLAY_ID: HeaderName = HeaderName::from_static("x-replay-id");
 const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
+const GITHUB_EVENT: HeaderName = HeaderName::from_static("x-github-event");
+const GITHUB_DELIVERY: HeaderName = HeaderName::from_static("x-github-delivery");
 const SEQUENCE: HeaderName = HeaderName::from_static("x-sequence");
 
 /// What people see instead of a secret.
@@ -151,6 +153,12 @@ impl Prepared {
         headers.insert(EVENT_TYPE, value(event.event_type.to_string()));
         headers.insert(DELIVERY_ID, value(request.delivery.id.to_string()));
         headers.insert(DELIVERY_ATTEMPT, HeaderValue::from(request.number()));
+        if request.destination.settings.extra_signatures.contains(&ExtraStyle::Github) {
+            // Receivers made for GitHub read nothing without them. A name that the producer or the destination gives the
+            // event stays: it may be the one that the receiver knows.
+            headers.entry(GITHUB_EVENT).or_insert_with(|| value(event.event_type.to_string()));
+            headers.entry(GITHUB_DELIVERY).or_insert_with(|| value(request.delivery.id.to_string()));
+        }
         if let Some(replay_id) = request.replay_id {
             let header = HeaderValue::from_str(replay_id);
             headers.insert(REPLAY_ID, header.map_err(|_| SendFault::ReplayId(request.delivery.id))?);

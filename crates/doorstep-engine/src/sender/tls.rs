@@ -1,4 +1,4 @@
-//! What TLS must prove: version 1.2 at least, and a certificate that leads to a root we trust; and what it proves in turn.
+//! What TLS must prove: version 1.2 or 1.3 at least, and a certificate that leads to a root we trust; and what it proves in turn.
 
 mod believed;
 
@@ -10,7 +10,8 @@ use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 use rustls_platform_verifier::Verifier;
 use thiserror::Error;
 
@@ -36,6 +37,49 @@ pub enum Roots {
     Only(Vec<CertificateDer<'static>>),
 }
 
+/// A file of trusted certificates is at most this long, and holds at most this many.
+pub const ROOTS_BYTES_MAX: usize = 4 * 1_024 * 1_024;
+pub const ROOTS_MAX: usize = 1_000;
+
+impl Roots {
+    /// The certificates of a PEM file, at least one.
+    pub fn read(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsFault> {
+        if pem.len() > ROOTS_BYTES_MAX {
+            return Err(TlsFault::RootsTooLong);
+        }
+        let found = CertificateDer::pem_slice_iter(pem).take(ROOTS_MAX + 1).collect::<Result<Vec<_>, _>>();
+        let found = found.map_err(|_| TlsFault::NotPem(FILE))?;
+        // Each by itself, so that the one that is wrong stops the start and is not left out in silence.
+        for root in &found {
+            RootCertStore::empty().add(root.clone()).map_err(|fault| TlsFault::BadRoot(FILE, fault.to_string()))?;
+        }
+        match found.len() {
+            0 => Err(TlsFault::NoCertificate(FILE)),
+            1..=ROOTS_MAX => Ok(found),
+            _ => Err(TlsFault::TooManyRoots),
+        }
+    }
+}
+
+/// The lowest version of TLS that a receiver has to speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsVersion {
+    #[default]
+    V1_2,
+    V1_3,
+}
+
+impl TlsVersion {
+    /// It and whatever is higher. rustls knows nothing older than TLS 1.2.
+    fn and_higher(self) -> &'static [&'static SupportedProtocolVersion] {
+        static VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
+        match self {
+            Self::V1_2 => &VERSIONS,
+            Self::V1_3 => &VERSIONS[..1],
+        }
+    }
+}
+
 /// Why a destination's TLS settings cannot be used, for the person who wrote them. No message contains a key.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TlsFault {
@@ -53,24 +97,30 @@ pub enum TlsFault {
     NoCertificateForKey,
     #[error("{KEY} and {CERTIFICATE} do not belong together: {0}")]
     Mismatch(String),
-    #[error("{CA} holds what is not a certificate: {0}")]
-    BadRoot(String),
+    #[error("{0} holds what is not a certificate: {1}")]
+    BadRoot(&'static str, String),
+    #[error("{FILE} is longer than {ROOTS_BYTES_MAX} bytes")]
+    RootsTooLong,
+    #[error("{FILE} holds more than {ROOTS_MAX} certificates; leave some out")]
+    TooManyRoots,
 }
 
 const CERTIFICATE: &str = "client_certificate_pem";
 const KEY: &str = "client_key_pem";
 const CA: &str = "ca_pem";
+const FILE: &str = "the file";
 
 /// The settings of connections: one set for all who want nothing special.
 #[derive(Debug)]
 pub(super) struct Tls {
     provider: Arc<CryptoProvider>,
+    min: TlsVersion,
     verifier: Arc<dyn ServerCertVerifier>,
     usual: Arc<ClientConfig>,
 }
 
 impl Tls {
-    pub(super) fn new(roots: &Roots) -> Result<Self, rustls::Error> {
+    pub(super) fn new(roots: &Roots, min: TlsVersion) -> Result<Self, rustls::Error> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let verifier: Arc<dyn ServerCertVerifier> = match roots {
             Roots::System => Arc::new(Verifier::new(Arc::clone(&provider))?),
@@ -79,8 +129,8 @@ impl Tls {
             }
             Roots::Only(given) => only(given, &provider)?,
         };
-        let usual = Arc::new(config(&provider, Arc::clone(&verifier), None)?);
-        Ok(Self { provider, verifier, usual })
+        let usual = Arc::new(config(&provider, min, Arc::clone(&verifier), None)?);
+        Ok(Self { provider, min, verifier, usual })
     }
 
     /// The settings for this destination: those of everybody, or its own.
@@ -99,11 +149,13 @@ impl Tls {
             None => Arc::clone(&self.verifier),
             Some(roots) => {
                 let own = only(&certificates(CA, roots)?, &self.provider)
-                    .map_err(|fault| TlsFault::BadRoot(fault.to_string()))?;
+                    .map_err(|fault| TlsFault::BadRoot(CA, fault.to_string()))?;
                 Arc::new(AlsoBelieved { own, usual: Arc::clone(&self.verifier) })
             }
         };
-        config(&self.provider, verifier, identity).map(Arc::new).map_err(|fault| TlsFault::Mismatch(fault.to_string()))
+        config(&self.provider, self.min, verifier, identity)
+            .map(Arc::new)
+            .map_err(|fault| TlsFault::Mismatch(fault.to_string()))
     }
 }
 
@@ -111,12 +163,12 @@ type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 fn config(
     provider: &Arc<CryptoProvider>,
+    min: TlsVersion,
     verifier: Arc<dyn ServerCertVerifier>,
     identity: Option<Identity>,
 ) -> Result<ClientConfig, rustls::Error> {
-    // rustls knows nothing older than TLS 1.2.
     let config = ClientConfig::builder_with_provider(Arc::clone(provider))
-        .with_safe_default_protocol_versions()?
+        .with_protocol_versions(min.and_higher())?
         .dangerous()
         .with_custom_certificate_verifier(verifier);
     let mut config = match identity {

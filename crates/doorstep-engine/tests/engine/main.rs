@@ -4,6 +4,10 @@
 mod support;
 mod erased;
 mod faults;
+#[path = "../peers/frames.rs"]
+#[expect(dead_code, reason = "the sender's tests use the rest")]
+mod frames;
+mod http2;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,6 +1,6 @@
 //! Where requests may go, and where they must not, whatever DNS says.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -68,6 +68,7 @@ impl NameServer {
 }
 
 const TYPE_A: u16 = 1;
+const TYPE_AAAA: u16 = 28;
 
 /// The name, the type, and the bytes of the one question in a packet.
 fn question(packet: &[u8]) -> (String, u16, &[u8]) {
@@ -169,6 +170,51 @@ async fn a_name_without_address_and_a_silent_name_server_are_told_apart() {
         let sent = dns.bench("127.0.0.0/8").send(&Order::to("http://a.example/")).await;
         expect_fault(&sent, fault);
         assert!(sent.attempt.timings.dns.is_some() && sent.attempt.timings.connect.is_none());
+    }
+}
+
+/// A name server that answers for one family only: with this address, and with nothing at all for the other.
+async fn half_deaf(address: IpAddr) -> NameServer {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let (asked, at) = (Arc::new(Mutex::new(Vec::new())), socket.local_addr().unwrap());
+    let heard = Arc::clone(&asked);
+    tokio::spawn(async move {
+        let mut packet = [0; 1_500];
+        while let Ok((len, from)) = socket.recv_from(&mut packet).await {
+            let (name, kind, question) = question(&packet[..len]);
+            heard.lock().unwrap().push(name);
+            let (answered, octets) = match address {
+                IpAddr::V4(address) => (TYPE_A, address.octets().to_vec()),
+                IpAddr::V6(address) => (TYPE_AAAA, address.octets().to_vec()),
+            };
+            if kind == answered {
+                let mut reply = [&packet[..2], &[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0], question].concat();
+                reply.extend([0xc0, 12, 0, u8::try_from(kind).unwrap(), 0, 1, 0, 0, 0, 0, 0]);
+                reply.push(u8::try_from(octets.len()).unwrap());
+                reply.extend(octets);
+                socket.send_to(&reply, from).await.unwrap();
+            }
+        }
+    });
+    NameServer { address: at, asked }
+}
+
+#[tokio::test]
+async fn a_name_server_that_never_answers_for_one_family_does_not_stand_in_the_way_of_the_other() {
+    for (address, other) in [("127.0.0.1", "127.0.0.2"), ("::1", "fd00::1")] {
+        let dns = half_deaf(address.parse().unwrap()).await;
+        let listen: SocketAddr = (address.parse::<IpAddr>().unwrap(), 0).into();
+        let receiver = Receiver::start_at(&listen.to_string(), |mut peer, _| async move {
+            peer.read_request().await;
+            peer.write(OK).await;
+        })
+        .await;
+        let order = Order::to(format!("http://a.example:{}/", receiver.address.port()));
+        expect_status(&dns.bench(address).send(&order).await, 200);
+        assert!(dns.asked().len() >= 2, "both families are asked for");
+        // The family that answers is judged as ever.
+        expect_fault(&dns.bench(other).send(&order).await, Fault::AddressBlocked);
+        assert_eq!(receiver.n_connections(), 1);
     }
 }
 

@@ -146,6 +146,53 @@ async fn a_replacement_that_fails_too_is_the_end() {
     assert_eq!(receiver.n_connections(), 2);
 }
 
+const GOODBYE: &str = "HTTP/1.1 408 Request Timeout\r\nconnection: Close\r\ncontent-length: 0\r\n\r\n";
+
+#[tokio::test]
+async fn an_idle_connection_that_ends_with_408_is_replaced() {
+    // As an answer to the second request, and before anybody asked.
+    for spoken_to in [true, false] {
+        let receiver = Receiver::start(move |mut peer, _| async move {
+            peer.read_request().await;
+            peer.write(OK).await;
+            if spoken_to {
+                peer.read_request().await;
+            }
+            peer.write(GOODBYE).await;
+            peer.closed().await;
+        })
+        .await;
+        let bench = Bench::default();
+        for _ in 0..10 {
+            expect_status(&bench.send(&Order::to(receiver.url())).await, 200);
+        }
+        assert_eq!(receiver.n_connections(), 10);
+    }
+}
+
+#[tokio::test]
+async fn any_other_408_is_an_answer() {
+    // On a new connection, and on an idle one that goes on.
+    for (before, answer) in [("", GOODBYE), (OK, "HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n")] {
+        let receiver = Receiver::start(move |mut peer, _| async move {
+            for part in [before, answer] {
+                if !part.is_empty() {
+                    peer.read_request().await;
+                    peer.write(part).await;
+                }
+            }
+            peer.closed().await;
+        })
+        .await;
+        let bench = Bench::default();
+        if !before.is_empty() {
+            expect_status(&bench.send(&Order::to(receiver.url())).await, 200);
+        }
+        expect_status(&bench.send(&Order::to(receiver.url())).await, 408);
+        assert_eq!(receiver.n_connections(), 1);
+    }
+}
+
 #[tokio::test]
 async fn a_connection_is_not_used_beyond_its_lifetime() {
     let bench = bench_with(PoolLimits { lifetime: Duration::ZERO, ..PoolLimits::default() });

@@ -3,12 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod support;
+#[path = "../peers/frames.rs"]
+mod frames;
 
 mod ordinary;
 mod hostile;
 mod connections;
 mod addresses;
 mod secure;
+mod http2;
 mod identity;
 mod outputs;
 mod consent;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use doorstep_core::outcome::{Fault, Outcome};
 use doorstep_core::signature::{TOLERANCE_DEFAULT, verify};
-use doorstep_engine::sender::{BODY_BYTES_MAX, Deadlines, PoolLimits};
+use doorstep_engine::sender::{BODY_BYTES_MAX, Deadlines, PoolLimits, ROOTS_BYTES_MAX, ROOTS_MAX, Roots, TlsVersion};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -294,6 +294,42 @@ async fn tls_older_than_1_2_is_refused() {
     })
     .await;
     expect_fault(&Bench::default().send(&order(&receiver)).await, Fault::TlsFailed);
+}
+
+#[tokio::test]
+async fn where_tls_1_3_is_asked_for_1_2_is_refused() {
+    for (version, accepted) in [(&rustls::version::TLS12, false), (&rustls::version::TLS13, true)] {
+        let mut settings = settings();
+        settings.tls_min = TlsVersion::V1_3;
+        let (receiver, _requests) = secure(AUTHORITY.speaking(version), ok).await;
+        let sent = Bench::new(settings, "127.0.0.0/8").send(&order(&receiver)).await;
+        if accepted {
+            expect_status(&sent, 200);
+        } else {
+            expect_fault(&sent, Fault::TlsFailed);
+        }
+        // Both are fine by default.
+        expect_status(&Bench::default().send(&order(&receiver)).await, 200);
+    }
+}
+
+#[test]
+fn a_file_of_roots_is_read_or_refused_with_the_reason() {
+    let (one, other) = (AUTHORITY.root_pem(), Authority::new("Theirs").root_pem());
+    assert_eq!(Roots::read(format!("A comment\n{one}\n{other}").as_bytes()).unwrap().len(), 2);
+    let (first, _) = one.split_at(one.len() / 2);
+    let broken = one.replacen("MII", "AAA", 1);
+    for (pem, word) in [
+        ("", "no certificate"),
+        ("not PEM at all", "no certificate"),
+        (first, "cannot be read"),
+        (&broken, "not a certificate"),
+        (&one.repeat(ROOTS_MAX + 1), "more than 1000"),
+        (&"x".repeat(ROOTS_BYTES_MAX + 1), "longer than"),
+    ] {
+        let fault = Roots::read(pem.as_bytes()).unwrap_err().to_string();
+        assert!(fault.contains(word), "{fault}");
+    }
 }
 
 #[tokio::test]

@@ -24,7 +24,9 @@ use doorstep_core::retry::{Progress, RetryPolicy};
 use doorstep_core::route::Subscription;
 use doorstep_core::time::{Millis, Timestamp};
 use doorstep_engine::resolve::{DnsSettings, NameServers};
-use doorstep_engine::sender::{Deadlines, PoolLimits, Request, Roots, SendFault, Sender, SenderSettings, Sent};
+use doorstep_engine::sender::{
+    Deadlines, PoolLimits, Request, Roots, SendFault, Sender, SenderSettings, Sent, TlsVersion,
+};
 use rustls::server::WebPkiClientVerifier;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -45,6 +47,7 @@ pub(crate) fn settings() -> SenderSettings {
         // Nobody listens there: a test that needs DNS brings its own server.
         dns: DnsSettings { servers: NameServers::These(vec!["127.0.0.1:1".parse().unwrap()]), ..Default::default() },
         roots: Roots::Only(vec![AUTHORITY.root.clone()]),
+        tls_min: TlsVersion::default(),
         public_url: "https://hooks.example".to_owned(),
     }
 }
@@ -140,6 +143,7 @@ impl Order {
             accepted_at: NOW,
             wall_offset_ms: 0,
             trace: None,
+            cloud: None,
         };
         let progress = Progress { attempts: 0, ambiguous: 0, last_delay: Millis::ZERO, give_up_at: Timestamp::MAX };
         let delivery = Delivery {
@@ -329,6 +333,17 @@ impl Authority {
         }
         let certificate = params.signed_by(&key, &self.issuer).unwrap().der().clone();
         Arc::new(server_config(WebPkiClientVerifier::no_client_auth(), certificate, &key, alpn))
+    }
+
+    /// The same of a receiver that speaks one version of TLS only.
+    pub(crate) fn speaking(&self, version: &'static rustls::SupportedProtocolVersion) -> Arc<rustls::ServerConfig> {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap().der().clone();
+        let key = rustls::pki_types::PrivateKeyDer::Pkcs8(key.serialize_der().into());
+        let config =
+            rustls::ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[version]).unwrap();
+        Arc::new(config.with_no_client_auth().with_single_cert(vec![certificate], key).unwrap())
     }
 
     /// The same of a receiver that talks only to whom `clients` vouch for.

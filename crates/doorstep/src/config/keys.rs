@@ -6,9 +6,10 @@ use std::path::PathBuf;
 
 use doorstep_core::address::AddressRules;
 use doorstep_core::time::Millis;
+use doorstep_engine::sender::TlsVersion;
 use doorstep_server::auth::Proxies;
 
-use super::value::{self, LogFormat, Secret};
+use super::value::{self, LogFormat, Nat64Prefix, Secret};
 use super::{ConfigFaults, Given, Givens};
 use crate::master_key::KeyBytes;
 
@@ -103,6 +104,16 @@ settings! {
     encrypt_payloads: bool = "false", Switch, value::switch;
     /// Ranges that may be delivered to although they are not public, also over http://, such as 127.0.0.0/8.
     allow_targets: AddressRules = "", List, value::address_rules;
+    /// Prefix of the NAT64 that this server's network is behind, such as 64:ff9b::/96: addresses under it are judged by the IPv4 address inside them.
+    nat64_prefix: Option<Nat64Prefix> = "", Text, value::nat64_prefix;
+    /// Name servers to ask for the addresses of targets, as IP addresses with or without a port; none: those of the machine.
+    dns_servers: Vec<SocketAddr> = "", List, value::dns_servers;
+    /// Lowest version of TLS that receivers have to speak: 1.2 or 1.3.
+    tls_min_version: TlsVersion = "1.2", Text, value::tls_version;
+    /// PEM file with certificates of authorities that are trusted for every receiver, in addition to the machine's.
+    tls_ca_file: Option<PathBuf> = "", Text, value::optional(value::file);
+    /// Whether the machine's certificate authorities are trusted: true or false. Without them, tls_ca_file is needed.
+    tls_system_roots: bool = "true", Switch, value::switch;
     /// How log lines look: pretty, json, or auto: pretty on a terminal.
     log_format: LogFormat = "auto", Text, value::log_format;
     /// What is logged: error, warn, info, debug or trace, also by part, such as info,doorstep_engine=debug.

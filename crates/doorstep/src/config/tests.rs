@@ -3,7 +3,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
+use doorstep_core::address::AddressRules;
 use doorstep_core::time::Millis;
+use doorstep_engine::sender::TlsVersion;
 use tempfile::TempDir;
 
 use super::value::LogFormat;
@@ -242,4 +244,26 @@ fn the_page_lists_every_key_as_it_is() {
     }
     let rows = page.lines().filter(|line| line.starts_with("| `")).count();
     assert_eq!(rows, KEYS.len(), "the page lists a key that is not there");
+}
+
+#[test]
+fn settings_of_connections_to_receivers_are_read_or_refused_with_what_would_be_right() {
+    let desk =
+        desk("dns_servers = ['192.0.2.53', '[2001:db8::53]:5353']\ntls_min_version = '1.3'\ntls_ca_file = 'own.pem'\n");
+    let config = desk.load(&["--nat64-prefix", "64:ff9b::/96"], &[]).unwrap().config;
+    let servers: Vec<SocketAddr> = ["192.0.2.53:53", "[2001:db8::53]:5353"].map(|one| one.parse().unwrap()).into();
+    assert_eq!(config.dns_servers, servers);
+    assert_eq!((config.tls_min_version, config.tls_ca_file), (TlsVersion::V1_3, Some(PathBuf::from("own.pem"))));
+    let rules = config.nat64_prefix.unwrap().applied_to(AddressRules::default()).unwrap();
+    assert_eq!(rules, AddressRules::default().behind_nat64("64:ff9b::/96").unwrap());
+    for (flag, value, word) in [
+        ("--nat64-prefix", "64:ff9b::/95", "prefix"),
+        ("--dns-servers", "ns.example", "ns.example"),
+        ("--dns-servers", "1.1.1.1,1.1.1.2,1.1.1.3,1.1.1.4,1.1.1.5,1.1.1.6,1.1.1.7,1.1.1.8,1.1.1.9", "at most 8"),
+        ("--tls-min-version", "1.1", "use 1.2 or 1.3"),
+        ("--tls-system-roots", "maybe", "use true or false"),
+    ] {
+        let faults = desk.faults(&[flag, value], &[]);
+        assert!(faults.contains(word), "{faults}");
+    }
 }

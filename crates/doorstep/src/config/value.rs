@@ -2,11 +2,12 @@
 //! where, unless it is a secret.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use doorstep_core::address::{AddressRules, RuleFault};
 use doorstep_core::time::Millis;
+use doorstep_engine::sender::TlsVersion;
 use doorstep_server::auth::{KEY_BYTES_MAX, Proxies};
 use reqwest::Url;
 use tracing_subscriber::EnvFilter;
@@ -96,6 +97,56 @@ pub(super) fn master_key(text: &str) -> Result<Option<Secret<KeyBytes>>, String>
 
 pub(super) fn address_rules(text: &str) -> Result<AddressRules, String> {
     AddressRules::default().allowing(text).map_err(|fault| fault.to_string())
+}
+
+/// A prefix that was checked to be one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Nat64Prefix(String);
+
+impl Nat64Prefix {
+    /// The rules of a network behind it.
+    pub(crate) fn applied_to(&self, rules: AddressRules) -> Result<AddressRules, RuleFault> {
+        rules.behind_nat64(&self.0)
+    }
+}
+
+pub(super) fn nat64_prefix(text: &str) -> Result<Option<Nat64Prefix>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let prefix = Nat64Prefix(text.to_owned());
+    prefix.applied_to(AddressRules::default()).map_err(|fault| fault.to_string())?;
+    Ok(Some(prefix))
+}
+
+const DNS_PORT: u16 = 53;
+const DNS_SERVERS_MAX: usize = 8;
+
+pub(super) fn dns_servers(text: &str) -> Result<Vec<SocketAddr>, String> {
+    let server = |item: &str| {
+        let alone = item.parse::<IpAddr>().map(|address| SocketAddr::new(address, DNS_PORT));
+        alone
+            .or_else(|_| item.parse())
+            .map_err(|_| format!("`{item}` is no name server; use 192.0.2.53 or [2001:db8::53]:5353"))
+    };
+    let items = text.split([',', ' ']).filter(|item| !item.is_empty());
+    let servers = items.map(server).collect::<Result<Vec<_>, _>>()?;
+    if servers.len() > DNS_SERVERS_MAX {
+        return Err(format!("give at most {DNS_SERVERS_MAX} name servers"));
+    }
+    Ok(servers)
+}
+
+pub(super) fn tls_version(text: &str) -> Result<TlsVersion, String> {
+    match text {
+        "1.2" => Ok(TlsVersion::V1_2),
+        "1.3" => Ok(TlsVersion::V1_3),
+        _ => Err("use 1.2 or 1.3".to_owned()),
+    }
+}
+
+pub(super) fn file(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() { Err("give the path of a file".to_owned()) } else { Ok(text.into()) }
 }
 
 pub(super) fn proxies(text: &str) -> Result<Proxies, String> {

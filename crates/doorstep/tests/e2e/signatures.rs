@@ -1,10 +1,11 @@
 //! What arrives is judged by libraries that do not know Doorstep (S1, S2).
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::{Map, Value, json};
 
-use crate::support::{Home, Judge, Receiver, Request, Server};
+use crate::support::{Home, Judge, Receiver, Request, Server, in_repository, text};
 
 /// `e2e/verify.py`: all libraries that can judge this kind of secret.
 pub(crate) struct Judges(Judge);
@@ -183,4 +184,75 @@ fn every_request_carries_the_promised_headers_and_each_attempt_is_signed_afresh(
     assert_ne!(of("webhook-timestamp").0, of("webhook-timestamp").1);
     assert_ne!(of("webhook-signature").0, of("webhook-signature").1);
     assert_eq!(requests[0].body, requests[1].body);
+}
+
+/// `e2e/octokit.mjs`: a receiver behind the middleware of GitHub's own library.
+struct Octokit {
+    process: Child,
+    told: BufReader<ChildStdout>,
+    port: u64,
+}
+
+impl Octokit {
+    fn start(secret: &str) -> Self {
+        let script = in_repository("e2e/octokit.mjs");
+        assert!(in_repository("e2e/node_modules/@octokit/webhooks").exists(), "`make examples` fetches it");
+        let node =
+            Command::new("node").arg(script).env("SECRET", secret).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut process = node.expect("node is there: npm needs it");
+        let told = BufReader::new(process.stdout.take().unwrap());
+        let mut octokit = Self { process, told, port: 0 };
+        octokit.port = octokit.next()["port"].as_u64().unwrap();
+        octokit
+    }
+
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/", self.port)
+    }
+
+    fn next(&mut self) -> Value {
+        let mut line = String::new();
+        self.told.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+}
+
+impl Drop for Octokit {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn githubs_own_library_takes_what_is_signed_its_way() {
+    let home = Home::new();
+    let server = Server::start(&home);
+    let mut client = server.client();
+    let tenant = client.tenant();
+    let (secret, another) =
+        ("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", "whsec_BAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=");
+    let mut octokit = Octokit::start(secret);
+    let settings =
+        |secret: &str| json!({"secret": secret, "signing": {"also": ["github"]}, "event_types": ["issues.*"]});
+    let destination = text(&client.destination(&tenant, &octokit.url(), settings(secret)), "id");
+    let sent =
+        client.event(&tenant, json!({"type": "issues.opened", "payload": {"action": "opened", "text": "Grüße"}}));
+    let taken = octokit.next();
+    assert_eq!(taken["name"], "issues.opened", "{taken}");
+    assert_eq!(taken["payload"], json!({"action": "opened", "text": "Grüße"}));
+    assert_eq!(taken["id"], client.delivery_of(&destination, &sent)["id"]);
+
+    // Who names the event as GitHub would has its way.
+    let named =
+        json!({"type": "issues.closed", "headers": {"x-github-event": "issues"}, "payload": {"action": "closed"}});
+    client.event(&tenant, named);
+    assert_eq!(octokit.next()["name"], "issues");
+
+    // The judge can say no.
+    let wrong = text(&client.destination(&tenant, &octokit.url(), settings(another)), "id");
+    let sent = client.event(&tenant, json!({"type": "issues.opened", "payload": {}}));
+    assert_eq!(octokit.next()["payload"], json!({}));
+    let refused = client.delivery_in(&wrong, &sent, "dead");
+    assert_eq!(refused["last_status_code"], 400, "{refused}");
 }

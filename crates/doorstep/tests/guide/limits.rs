@@ -225,6 +225,11 @@ fn the_engine_the_sender_and_the_store_are_bounded_as_the_page_says() {
     says(sending, "time for which a connection waits", &[duration(pool.idle_timeout)]);
     says(sending, "life of a connection", &[duration(pool.lifetime)]);
     says(sending, "requests on one HTTP/2 connection", &[count(pool.streams_max)]);
+    let new = "new connections to one host at once, as long as it may speak HTTP/2";
+    says(sending, new, &[count(sender::OPENINGS_PER_HOST_MAX)]);
+    let again = "times that a request which the receiver did not process is sent again within its attempt";
+    says(sending, again, &[count(sender::NOT_PROCESSED_RESENDS_MAX as usize)]);
+    says(sending, "trusted certificates (`tls_ca_file`)", &[count(sender::ROOTS_MAX), mib(sender::ROOTS_BYTES_MAX)]);
     let dns = resolve::DnsSettings::default();
     let believed = [duration(dns.positive_ttl_max), duration(dns.negative_ttl_max)];
     says(sending, "time for which an address is believed", &believed);
@@ -321,6 +326,18 @@ fn what_is_private_is_bounded_as_the_page_says() {
             "unregistered types of a batch that a registered one is suggested for",
             "5",
         ),
+        (
+            "api/events/new/cloud.rs",
+            "ID_BYTES_MAX: usize = 256;",
+            "ID of a CloudEvent; its source, its subject",
+            "256 bytes",
+        ),
+        (
+            "api/events/new/cloud.rs",
+            "ATTRIBUTE_BYTES_MAX: usize = 1_024;",
+            "ID of a CloudEvent; its source, its subject",
+            "1,024",
+        ),
         ("api/events/new.rs", "TTL_MIN: u64 = 1_000;", "time to live", "1 s"),
         ("api/events/new.rs", "TTL_MAX: u64 = 90 * 24 * 3_600_000;", "time to live", "90 days"),
         (
@@ -345,6 +362,7 @@ fn what_is_private_is_bounded_as_the_page_says() {
     ];
     let command = [
         ("serve.rs", "METRICS_CONNECTIONS_MAX: usize = 64;", "connections to `metrics_listen`", "64"),
+        ("config/value.rs", "DNS_SERVERS_MAX: usize = 8;", "name servers (`dns_servers`)", "8"),
         ("wire.rs", "NEWS_KEPT: usize = 4_096;", "news kept for a slow watcher", "4,096"),
         ("listen/serve.rs", "CONNECTIONS_MAX: u32 = 1_024;", "connections", "1,024"),
         ("listen/serve.rs", "BODY_BYTES_MAX: usize = 1 << 20;", "body", "1 MiB"),
@@ -356,7 +374,9 @@ fn what_is_private_is_bounded_as_the_page_says() {
     let steps = "steps to compare a payload with its schema";
     let inline = "payload that a thread of the server compares with a schema itself";
     let pattern = "memory for a regular expression, and for its automaton";
+    let other_family = "wait for the addresses of the other family (IPv4 or IPv6), once one is known";
     let engine = [
+        ("resolve.rs", "RESOLUTION_DELAY: Duration = Duration::from_millis(50);", other_family, "50 ms"),
         ("types/schema.rs", "PATTERN_BYTES_MAX: usize = 256 * 1024;", pattern, "256 KiB"),
         ("types/schema.rs", "RULES_MAX: usize = 50_000;", "rules that may apply to a payload", "50,000"),
         ("types/schema.rs", "DEPTH_MAX: usize = 100;", "levels of rules within rules, or of references", "100"),
@@ -381,7 +401,8 @@ fn what_is_private_is_bounded_as_the_page_says() {
         assert!(source.contains(&format!("const {line}")), "{file} has changed: {line} — change the row {what}, too");
         let part = match file {
             _ if file.starts_with("listen/") => "`doorstep listen`",
-            "api/events/new.rs" => "Events",
+            "api/events/new.rs" | "api/events/new/cloud.rs" => "Events",
+            "resolve.rs" | "config/value.rs" => "The sender",
             "api/event_types.rs" | "types/schema.rs" => "Event types",
             _ if file.starts_with("api/destinations") => "Destinations",
             _ => "The API",
