@@ -13,7 +13,7 @@ use doorstep_core::time::{Millis, Timestamp};
 use crate::connections::counted_as;
 
 /// Refused credentials of one address, or of one /64 network of IPv6.
-pub(crate) const REFUSED_PER_SOURCE: IngestRate = IngestRate { per_second: 1, burst: 50 };
+pub(crate) const REFUSED_PER_SOURCE: IngestRate = IngestRate { per_second: 1, burst: 100 };
 /// Addresses that are remembered; beyond that some are forgotten.
 const SOURCES_MAX: usize = 10_000;
 /// Addresses from which the admin key was used; beyond that the oldest is forgotten.

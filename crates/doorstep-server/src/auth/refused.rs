@@ -97,7 +97,7 @@ async fn provoke(world: &mut World, method: &str, path: &str, code: Code) -> Opt
         Code::Unauthorized => key = "nonsense".to_owned(),
         // One more comes back each second, and this machine may be slow.
         Code::TooManyRefused => {
-            (key, asked.times) = ("nonsense".to_owned(), 80);
+            (key, asked.times) = ("nonsense".to_owned(), 150);
             if path == "/portal/session" && method == "POST" {
                 asked.body = json!({ "code": super::world::a_guess() }).to_string();
             }

@@ -19,7 +19,7 @@ type Sent = BTreeSet<(String, u16, String)>;
 /// A tenant's producers may send this many events at once.
 const BURST: usize = 2;
 /// So many refused credentials are too many. One more is allowed each second, and this machine may be slow.
-const TOO_MANY: usize = 80;
+const TOO_MANY: usize = 150;
 
 fn described() -> Sent {
     let mut all = Sent::new();

@@ -289,7 +289,12 @@ fn what_is_private_is_bounded_as_the_page_says() {
         ("answers.rs", "UNCOUNTED_BYTES_MAX: usize = 16 * 1024;", held, "16 KiB"),
         ("body.rs", "OPEN_BODY_BYTES_MAX: usize = 4 * 1024;", open, "4 KiB"),
         ("body.rs", "OPEN_DISCARDED_BYTES_MAX: usize = 256 * 1024;", open, "256 KiB"),
-        ("auth/guesses.rs", "REFUSED_PER_SOURCE: IngestRate = IngestRate { per_second: 1, burst: 50 };", guesses, "50"),
+        (
+            "auth/guesses.rs",
+            "REFUSED_PER_SOURCE: IngestRate = IngestRate { per_second: 1, burst: 100 };",
+            guesses,
+            "100",
+        ),
         (
             "auth/guesses.rs",
             "SOURCES_MAX: usize = 10_000;",
