@@ -128,7 +128,8 @@ fn what_was_there_before_is_counted_by_the_migration() {
     drop(store);
     let sql = database(directory.path());
     sql.execute_batch(
-        "drop table tenant_usage; drop index ordering_keys_by_day; drop index removed_by_time;
+        "drop table clock; alter table events drop column wall_offset;
+         drop table tenant_usage; drop index ordering_keys_by_day; drop index removed_by_time;
          alter table events drop column stored_bytes; alter table attempts drop column stored_bytes; alter table attempts drop column tenant_id;
          alter table ordering_keys drop column used_day; alter table removed_destinations drop column removed_at;
          pragma user_version = 1",
