@@ -107,6 +107,7 @@ impl Desk {
             requests: 0,
             progress: Progress { attempts: 0, ambiguous: 0, last_delay: Millis::ZERO, give_up_at },
             ordering: None,
+            unreadable: 0,
         };
         self.tell(Input::Available { deliveries: vec![delivery] });
     }

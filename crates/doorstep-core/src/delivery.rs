@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{DeliveryId, DestinationId};
 use crate::outcome::{Class, Outcome};
 use crate::retry::{Charge, DeadReason, Decision, Progress};
-use crate::time::Timestamp;
+use crate::time::{Millis, Timestamp};
 
 /// A delivery that is not finished. It carries all that its next attempt needs to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,13 @@ pub struct Delivery {
     pub requests: u32,
     pub progress: Progress,
     pub ordering: Option<OrderingSlot>,
+    /// How often in a row its payload could not be read when its turn came.
+    pub unreadable: u32,
 }
+
+/// A delivery whose payload cannot be read rests this long before it is tried again, then twice as long each time, up to the maximum.
+pub const UNREADABLE_REST: Millis = Millis::from_secs(30);
+pub const UNREADABLE_REST_MAX: Millis = Millis::from_mins(15);
 
 /// A delivery's place among those with the same ordering key (O1, O2).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +95,7 @@ impl Delivery {
     /// The delivery after an attempt: what it has spent, and when it is due again.
     pub fn after(&self, outcome: &Outcome, decision: Decision, charge: Charge, now: Timestamp) -> Self {
         let mut next = self.clone();
+        next.unreadable = 0;
         next.requests = next.requests.saturating_add(1);
         let paid = match outcome.class() {
             Class::Throttled => false,
@@ -105,6 +112,14 @@ impl Delivery {
             next.progress.last_delay = at.since(now);
         }
         next
+    }
+
+    /// The delivery after its payload could not be read: it steps aside and pays nothing (D6), so that others go first.
+    pub fn set_aside(self, now: Timestamp) -> Self {
+        let unreadable = self.unreadable.saturating_add(1);
+        // Ten doublings are beyond the maximum already.
+        let rest = Millis(UNREADABLE_REST.0 << (unreadable - 1).min(10)).min(UNREADABLE_REST_MAX);
+        Self { due_at: now + rest, unreadable, ..self }
     }
 }
 
@@ -125,6 +140,8 @@ pub struct Settlement {
 
 /// The note of a delivery that ends because there is nothing left to send.
 const ERASED: &str = "its payload was erased";
+/// The note of a delivery that runs out of time while its payload cannot be read.
+const UNREADABLE: &str = "its payload could not be read";
 
 impl Settlement {
     pub fn new(
@@ -142,6 +159,19 @@ impl Settlement {
     pub fn void(delivery: Delivery, ordering: Ordering, now: Timestamp) -> Self {
         let decision = Decision::Dead(DeadReason::Abandoned);
         Self { note: Some(ERASED), ..Self::new(delivery, None, decision, ordering, now) }
+    }
+
+    /// Its time is up.
+    pub fn expired(delivery: Delivery, ordering: Ordering, now: Timestamp) -> Self {
+        let note = (delivery.unreadable > 0).then_some(UNREADABLE);
+        Self { note, ..Self::new(delivery, None, Decision::Dead(DeadReason::Expired), ordering, now) }
+    }
+
+    /// Its payload cannot be read. It is tried again later, and keeps its ordering key until then.
+    pub fn set_aside(delivery: Delivery, ordering: Ordering, now: Timestamp) -> Self {
+        let next = delivery.set_aside(now);
+        let decision = Decision::RetryAt(next.due_at);
+        Self::new(next, None, decision, ordering, now)
     }
 }
 
@@ -175,6 +205,7 @@ mod tests {
             requests: 2,
             progress: Progress { attempts: 2, ambiguous: 1, last_delay: Millis(7), give_up_at },
             ordering: None,
+            unreadable: 0,
         };
         let after = |outcome: Outcome, decision, charge| {
             let next = delivery.after(&outcome, decision, charge, Timestamp(100));
@@ -198,6 +229,34 @@ mod tests {
         ] {
             assert_eq!(after(outcome, decision, charge), expected, "{outcome:?} {charge:?}");
         }
+    }
+
+    #[test]
+    fn one_that_cannot_be_read_rests_longer_each_time_and_pays_nothing() {
+        let give_up_at = Timestamp(i64::MAX);
+        let progress = Progress { attempts: 2, ambiguous: 1, last_delay: Millis(7), give_up_at };
+        let mut delivery = Delivery {
+            id: DeliveryId(1),
+            event_seq: 1,
+            destination_id: DestinationId(1),
+            seq: 1,
+            due_at: Timestamp(5),
+            requests: 3,
+            progress,
+            ordering: None,
+            unreadable: 0,
+        };
+        let now = Timestamp(1_000_000);
+        for (unreadable, seconds) in [(1, 30), (2, 60), (3, 120), (4, 240), (5, 480), (6, 900), (7, 900)] {
+            let next = delivery.clone().set_aside(now);
+            assert_eq!(next.due_at, now + Millis::from_secs(seconds), "after {unreadable} times");
+            assert_eq!(next, Delivery { due_at: next.due_at, unreadable, ..delivery.clone() }, "nothing else changes");
+            delivery = next;
+        }
+        let often = Delivery { unreadable: u32::MAX, ..delivery.clone() };
+        assert_eq!(often.set_aside(now).due_at, now + Millis::from_mins(15));
+        let read = delivery.after(&Outcome::TimedOut, Decision::RetryAt(now), Charge::Attempt, now);
+        assert_eq!(read.unreadable, 0, "a request was made, so it could be read");
     }
 
     #[test]

@@ -198,6 +198,8 @@ pub struct Health {
     /// It has not been told to stop.
     pub sends: bool,
     pub in_flight: usize,
+    /// How often a payload could not be read when its delivery's turn came, since the start.
+    pub unreadable_payloads: u64,
 }
 
 /// Why the engine could not do it. Whatever was asked for did not happen.

@@ -115,6 +115,8 @@ pub enum Why {
     HostConcurrency,
     /// All of this process's slots are taken; it is next in turn.
     Capacity,
+    /// Its payload cannot be read from the store: it is tried again later.
+    UnreadablePayload,
 }
 
 /// A change worth storing and telling about.

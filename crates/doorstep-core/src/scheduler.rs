@@ -12,7 +12,7 @@
 //!   releases a key, the next one arrives as `Available`.
 //! - A settlement of a delivery that has ended, or that a person has sent again since (its `give_up_at` is another
 //!   then), changes nothing.
-//! - Every `Send` ends in exactly one `Answered`, `Interrupted` or `Voided`, every `Refill` in one `Refilled` or `RefillFailed`.
+//! - Every `Send` ends in exactly one `Answered`, `Interrupted`, `Voided` or `Unreadable`, every `Refill` in one `Refilled` or `RefillFailed`.
 
 mod messages;
 mod lane;
@@ -30,7 +30,7 @@ use crate::dice::Dice;
 use crate::gate::{Gate, GateState, Hold, Permit, Why};
 use crate::id::{DeliveryId, DestinationId};
 use crate::outcome::Outcome;
-use crate::retry::{Charge, DeadReason, Decision};
+use crate::retry::{Charge, Decision};
 use crate::time::{Millis, Timestamp};
 use hosts::Hosts;
 use lane::{Lane, LaneKey};
@@ -68,6 +68,9 @@ pub struct Scheduler {
     saved_to: usize,
     lanes_visited: u64,
 }
+
+/// What is written of a delivery that had its turn, but no request.
+type Unsent = fn(Delivery, Ordering, Timestamp) -> Settlement;
 
 /// A request on its way.
 #[derive(Debug)]
@@ -132,7 +135,8 @@ impl Scheduler {
             Input::RefillFailed { ticket } => self.refill_failed(ticket, now),
             Input::Answered { delivery_id, outcome } => self.answered(delivery_id, &outcome, now, dice, out),
             Input::Interrupted { delivery_id } => self.interrupted(delivery_id, now, out),
-            Input::Voided { delivery_ids } => self.voided(&delivery_ids, now, out),
+            Input::Voided { delivery_ids } => self.unsent(&delivery_ids, Settlement::void, now, out),
+            Input::Unreadable { delivery_ids } => self.unsent(&delivery_ids, Settlement::set_aside, now, out),
             Input::Overdue { deliveries } => self.overdue(deliveries, now, out),
             Input::Withdrawn { delivery } => self.withdraw(&delivery, now),
             Input::Handled { destination_id, hand } => self.handled(destination_id, hand, now, out),
@@ -168,7 +172,8 @@ impl Scheduler {
         }
         let lane = self.key(delivery.destination_id).and_then(|key| self.lane(key));
         let gate = lane.and_then(|lane| lane.own_hold(now).or(lane.blocked));
-        let due = (delivery.due_at > now).then(|| Hold::until(Why::DueTime, delivery.due_at));
+        let why = if delivery.unreadable > 0 { Why::UnreadablePayload } else { Why::DueTime };
+        let due = (delivery.due_at > now).then(|| Hold::until(why, delivery.due_at));
         Some(match (due, gate) {
             // Both have to end: what ends last is what it waits for.
             (Some(due), Some(gate)) if !gate.outlasts(delivery.due_at) => due,
@@ -370,15 +375,16 @@ impl Scheduler {
         self.free_if_gone(key, out);
     }
 
-    fn voided(&mut self, delivery_ids: &[DeliveryId], now: Timestamp, out: &mut Vec<Command>) {
+    /// No request was made for these. `settle` says what is written of them instead.
+    fn unsent(&mut self, delivery_ids: &[DeliveryId], settle: Unsent, now: Timestamp, out: &mut Vec<Command>) {
         // The last one first: a place in the pace can be given back only while nobody has taken a later one.
         for delivery_id in delivery_ids.iter().rev() {
-            self.void(*delivery_id, now, out);
+            self.take_back(*delivery_id, settle, now, out);
         }
     }
 
-    /// Nothing went wrong and nothing was asked of the receiver: the lane goes on as if this one had never been there.
-    fn void(&mut self, delivery_id: DeliveryId, now: Timestamp, out: &mut Vec<Command>) {
+    /// Nothing was asked of the receiver: the lane goes on as if this one had not had its turn.
+    fn take_back(&mut self, delivery_id: DeliveryId, settle: Unsent, now: Timestamp, out: &mut Vec<Command>) {
         let Some(flight) = self.land(delivery_id, now) else { return };
         let Flight { lane: key, delivery, permit, withdrawn, again, .. } = flight;
         let Some(lane) = self.lane_mut(key) else { return };
@@ -386,7 +392,11 @@ impl Scheduler {
         let ordering = lane.plan.ordering;
         if !withdrawn {
             self.forget_read(key, &delivery);
-            out.push(Command::Settle(Settlement::void(delivery, ordering, now)));
+            let settlement = settle(delivery, ordering, now);
+            if let Decision::RetryAt(_) = settlement.decision {
+                self.put(key, settlement.delivery.clone());
+            }
+            out.push(Command::Settle(settlement));
         } else if let Some(again) = again {
             self.put(key, again);
         }
@@ -407,8 +417,7 @@ impl Scheduler {
 
     fn expire(&mut self, key: LaneKey, delivery: Delivery, now: Timestamp, out: &mut Vec<Command>) {
         let ordering = self.lane(key).map_or(Ordering::Unordered, |lane| lane.plan.ordering);
-        let decision = Decision::Dead(DeadReason::Expired);
-        out.push(Command::Settle(Settlement::new(delivery, None, decision, ordering, now)));
+        out.push(Command::Settle(Settlement::expired(delivery, ordering, now)));
     }
 
     fn withdraw(&mut self, delivery: &Delivery, now: Timestamp) {

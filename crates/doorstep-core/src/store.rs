@@ -56,8 +56,8 @@ pub trait Store: Send + Sync {
     /// When the next unfinished delivery gives up.
     fn next_give_up_at(&self) -> Reply<'_, Option<Timestamp>>;
 
-    /// Events by their numbers, in the order asked for; `None` where one is not there any more, or its payload was erased.
-    fn events(&self, seqs: Vec<u64>) -> Reply<'_, Vec<Option<Arc<Event>>>>;
+    /// Events by their numbers, in the order asked for. One that cannot be read does not keep the others back.
+    fn events(&self, seqs: Vec<u64>) -> Reply<'_, Vec<StoredEvent>>;
 
     /// All tenants, in the order of their IDs, behind `after`.
     fn tenants(&self, after: Option<TenantId>, limit: usize) -> Reply<'_, Vec<Tenant>>;
@@ -276,6 +276,12 @@ pub enum Refusal {
          values are searched for with `contains` in one field of up to {payload_max} bytes; use fewer of them, or `eq`, `in`, `prefix` or `suffix`"
     )]
     FilterTooCostly { units: u64, units_max: u64, searches: usize, payload_max: usize },
+    #[error("an event with this ID was accepted before, and what is stored of it cannot be read")]
+    EventUnreadable,
+    #[error("the key that the tenant's payloads are encrypted with cannot be read")]
+    TenantKeyUnreadable,
+    #[error("what is stored there is damaged")]
+    Damaged,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -327,6 +333,33 @@ pub struct DeliverySummary {
     pub last_status: Option<u16>,
     /// Why a person ended it.
     pub note: Option<String>,
+}
+
+/// What the store has of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoredEvent {
+    Readable(Arc<Event>),
+    /// It was purged, or its payload was erased: it never comes back.
+    Gone,
+    /// It is there, but damaged or changed, or its tenant's key cannot be opened. A person has to look.
+    Unreadable(Unreadable),
+}
+
+impl StoredEvent {
+    pub fn readable(&self) -> Option<&Arc<Event>> {
+        match self {
+            Self::Readable(event) => Some(event),
+            Self::Gone | Self::Unreadable(_) => None,
+        }
+    }
+}
+
+/// An event that cannot be read, as far as it can be named.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unreadable {
+    pub event_id: Option<EventId>,
+    pub tenant_id: Option<TenantId>,
+    pub why: String,
 }
 
 /// An event without its payload.

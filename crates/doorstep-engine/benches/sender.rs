@@ -203,5 +203,6 @@ fn delivery() -> Delivery {
         requests: 0,
         progress,
         ordering: None,
+        unreadable: 0,
     }
 }

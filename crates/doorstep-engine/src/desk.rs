@@ -300,6 +300,7 @@ impl Desk {
             requests: 0,
             progress: Progress { attempts: 0, ambiguous: 0, last_delay: Millis::ZERO, give_up_at: now },
             ordering: None,
+            unreadable: 0,
         };
         let parcel = Parcel { destination, event: Arc::new(event), delivery };
         let sent = self.sender.send(parcel).await.map_err(|fault| EngineFault::Unsendable(fault.0.to_string()))?;
@@ -505,7 +506,12 @@ impl Engine for Desk {
         Box::pin(async move {
             let writes = self.ingest.writer.write(Vec::new()).await.is_ok();
             let in_flight = self.ingest.run.in_flight().await;
-            Ok(Health { writes, sends: in_flight.is_ok(), in_flight: in_flight.unwrap_or(0) })
+            Ok(Health {
+                writes,
+                sends: in_flight.is_ok(),
+                in_flight: in_flight.unwrap_or(0),
+                unreadable_payloads: self.ingest.events.unreadable.total(),
+            })
         })
     }
 }

@@ -1,11 +1,14 @@
 //! Payloads on their way out: read from the store once, shared by all deliveries of an event, and bounded in memory.
 
 use std::collections::{HashMap, VecDeque};
+use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use doorstep_core::event::Event;
 use doorstep_core::id::TenantId;
-use doorstep_core::store::{Store, StoreError};
+use doorstep_core::store::{Store, StoredEvent, Unreadable};
+
+use crate::unreadable::UnreadablePayloads;
 
 /// Bytes of events that are kept for deliveries to come.
 pub const CACHED_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -17,6 +20,8 @@ const HEADER_BYTES: usize = 2 * size_of::<String>();
 pub struct Events {
     store: Arc<dyn Store>,
     cache: Mutex<Cache>,
+    /// Those that could not be read.
+    pub unreadable: UnreadablePayloads,
 }
 
 impl std::fmt::Debug for Events {
@@ -45,13 +50,15 @@ pub enum Found {
     Event(Arc<Event>),
     /// It was purged, or its payload was erased: it will never be had again.
     Gone,
+    /// It is there, and cannot be read.
+    Unreadable(Unreadable),
     /// The store did not answer.
     NotNow,
 }
 
 impl Events {
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, cache: Mutex::default() }
+        Self { store, cache: Mutex::default(), unreadable: UnreadablePayloads::default() }
     }
 
     /// For `remember`: taken before the event is written.
@@ -89,8 +96,9 @@ impl Events {
         let read = self.read(missing).await;
         for (seq, found) in seqs.iter().zip(&mut found) {
             match read.get(seq) {
-                Some(Some(event)) => *found = Found::Event(Arc::clone(event)),
-                Some(None) => *found = Found::Gone,
+                Some(StoredEvent::Readable(event)) => *found = Found::Event(Arc::clone(event)),
+                Some(StoredEvent::Gone) => *found = Found::Gone,
+                Some(StoredEvent::Unreadable(what)) => *found = Found::Unreadable(what.clone()),
                 None => {}
             }
         }
@@ -99,28 +107,17 @@ impl Events {
             // What was read may have been erased meanwhile.
             return found;
         }
-        for (seq, event) in read.into_iter().filter_map(|(seq, event)| Some((seq, event?))) {
+        for (seq, event) in read.into_iter().filter_map(|(seq, event)| Some((seq, Arc::clone(event.readable()?)))) {
             cache.put(seq, event);
         }
         found
     }
 
-    /// One that cannot be read must not hold up the others: if they cannot be had together, each is asked for by itself.
-    async fn read(&self, seqs: Vec<u64>) -> HashMap<u64, Option<Arc<Event>>> {
+    async fn read(&self, seqs: Vec<u64>) -> HashMap<u64, StoredEvent> {
         match self.store.events(seqs.clone()).await {
             Ok(read) => seqs.into_iter().zip(read).collect(),
-            Err(StoreError::Corrupt(_)) if seqs.len() > 1 => {
-                let mut read = HashMap::new();
-                for seq in seqs {
-                    match self.store.events(vec![seq]).await {
-                        Ok(one) => read.extend(one.into_iter().map(|event| (seq, event))),
-                        Err(fault) => tracing::error!(seq, error = %fault, "an event could not be read"),
-                    }
-                }
-                read
-            }
             Err(fault) => {
-                tracing::error!(error = %fault, "events could not be read");
+                tracing::error!(error = %fault, source = ?fault.source(), "events could not be read from the store; will retry");
                 HashMap::new()
             }
         }
@@ -240,7 +237,7 @@ mod tests {
         assert_eq!(file.execute("update events set payload = zeroblob(40) where seq = 2", []).unwrap(), 1);
         drop(file);
         let found = Events::new(Arc::new(open())).get(vec![1, 2, 3]).await;
-        assert!(matches!(found[..], [Found::Event(_), Found::NotNow, Found::Event(_)]), "{found:?}");
+        assert!(matches!(found[..], [Found::Event(_), Found::Unreadable(_), Found::Event(_)]), "{found:?}");
     }
 
     #[test]

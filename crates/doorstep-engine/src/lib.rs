@@ -11,6 +11,7 @@ pub mod catalog;
 mod telling;
 pub mod types;
 pub mod writer;
+pub mod unreadable;
 pub mod events;
 pub mod ingest;
 pub mod run;

@@ -195,7 +195,7 @@ mod tests {
         ];
         assert_eq!(*steps.borrow(), expected);
         assert_eq!(left(store).await, [1], "what has not ended is never old");
-        assert!(store.events(vec![made[0].event_seq]).await.unwrap()[0].is_some(), "nor is its event");
+        assert!(store.events(vec![made[0].event_seq]).await.unwrap()[0].readable().is_some(), "nor is its event");
     }
 
     #[tokio::test(start_paused = true)]

@@ -420,20 +420,25 @@ impl Run {
     /// Looks the events up together, then sends each in a task of its own.
     fn send(&mut self, deliveries: Vec<Delivery>) {
         let (events, catalog) = (Arc::clone(&self.parts.events), Arc::clone(&self.parts.catalog));
-        let (sender, handle) = (Arc::clone(&self.parts.sender), self.handle.clone());
+        let (sender, handle, clock) = (Arc::clone(&self.parts.sender), self.handle.clone(), self.parts.clock.clone());
         self.tasks.spawn(async move {
             let seqs = deliveries.iter().map(|delivery| delivery.event_seq).collect();
             let found = events.get(seqs).await;
-            let mut delivery_ids = Vec::new();
+            let (mut erased, mut unreadable) = (Vec::new(), Vec::new());
             for (delivery, event) in deliveries.into_iter().zip(found) {
                 let destination = catalog.destination(delivery.destination_id);
                 let (event, destination) = match (event, destination) {
                     (Found::Event(event), Some(destination)) => (event, destination),
                     (Found::Gone, Some(_)) => {
-                        delivery_ids.push(delivery.id);
+                        erased.push(delivery.id);
                         continue;
                     }
-                    (Found::Event(_) | Found::Gone | Found::NotNow, _) => {
+                    (Found::Unreadable(what), Some(_)) => {
+                        events.unreadable.note(&delivery, &what, clock.now());
+                        unreadable.push(delivery.id);
+                        continue;
+                    }
+                    (Found::Event(_) | Found::Gone | Found::Unreadable(_) | Found::NotNow, _) => {
                         tracing::error!(delivery_id = %delivery.id, "its event or destination is not there; it runs again");
                         handle.tell(Input::Interrupted { delivery_id: delivery.id }).await;
                         continue;
@@ -447,8 +452,11 @@ impl Run {
                 let parcel = Parcel { destination, event, delivery };
                 tokio::spawn(send_one(Arc::clone(&sender), parcel, handle.clone()));
             }
-            if !delivery_ids.is_empty() {
-                handle.tell(Input::Voided { delivery_ids }).await;
+            if !erased.is_empty() {
+                handle.tell(Input::Voided { delivery_ids: erased }).await;
+            }
+            if !unreadable.is_empty() {
+                handle.tell(Input::Unreadable { delivery_ids: unreadable }).await;
             }
         });
     }

@@ -8,13 +8,14 @@
 //! against 29.5 with 1024. Producers who do not wait for their answers were not tried.)
 
 use std::collections::VecDeque;
+use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use doorstep_core::attempt::Attempt;
 use doorstep_core::event::NewDelivery;
-use doorstep_core::store::{Store, StoreError, Write, Written};
+use doorstep_core::store::{Refusal, Store, StoreError, Write, Written};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 
@@ -312,8 +313,54 @@ impl Loop {
                 true
             }
             Err(fault) => {
+                let is_damaged = matches!(fault, StoreError::Corrupt(_));
                 self.keep_or_fail(batch, Arc::new(fault));
-                false
+                if is_damaged {
+                    self.write_around_damage().await;
+                }
+                is_damaged
+            }
+        }
+    }
+
+    /// What is stored is damaged where one of these belongs, and that does not pass: all the others are written without it.
+    async fn write_around_damage(&mut self) {
+        for mut job in std::mem::take(&mut self.kept) {
+            let (mut parts, mut written) = (VecDeque::from([job.hand_over()]), Vec::with_capacity(job.n_writes));
+            while let Some(mut part) = parts.pop_front() {
+                match self.write_one(part.clone()).await {
+                    Ok(answers) => written.extend(answers),
+                    Err(fault) if part.len() <= 1 => {
+                        let source = fault.source().map(ToString::to_string);
+                        let what = part.first().map(name);
+                        tracing::error!(what, source, "the database is damaged where this belongs: it is not written");
+                        written.push(Written::Refused(Refusal::Damaged));
+                    }
+                    Err(_) => {
+                        let rest = part.split_off(part.len() / 2);
+                        parts.push_front(rest);
+                        parts.push_front(part);
+                    }
+                }
+            }
+            job.answer(Ok(written));
+        }
+    }
+
+    /// Waits for as long as the store is not available. What it fails with is damage.
+    async fn write_one(&self, writes: Vec<Write>) -> Result<Vec<Written>, StoreError> {
+        let (began, n_writes, mut pause) = (Instant::now(), writes.len() as u64, RETRY_AFTER);
+        loop {
+            match self.store.write(writes.clone(), self.clock.now()).await {
+                Ok(written) => {
+                    self.commits.count(n_writes, began.elapsed());
+                    return Ok(written);
+                }
+                Err(fault @ StoreError::Corrupt(_)) => return Err(fault),
+                Err(StoreError::Unavailable(_) | StoreError::TookTooLong) => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(RETRY_AFTER_MAX);
+                }
             }
         }
     }
@@ -327,6 +374,17 @@ impl Loop {
                 self.kept.push_back(job);
             }
         }
+    }
+}
+
+/// For the log, which says nothing of what is in it.
+fn name(write: &Write) -> String {
+    if let Write::Settle(settled) = write {
+        format!("what became of {}", settled.settlement.delivery.id)
+    } else if let Write::SaveGate { destination_id, .. } = write {
+        format!("the gate of {destination_id}")
+    } else {
+        "a change".to_owned()
     }
 }
 

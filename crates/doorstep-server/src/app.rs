@@ -91,6 +91,8 @@ pub struct App {
     pub(crate) health: LastHealth,
     pub(crate) limits: Limits,
     pub(crate) place: Place,
+    /// What was found wrong at the start, though it runs.
+    pub(crate) warnings: Vec<String>,
     pub(crate) counts: Counts,
     pub(crate) rates: Rates,
     pub(crate) watchers: Watchers,
@@ -135,6 +137,7 @@ impl App {
             health: LastHealth::default(),
             limits,
             place,
+            warnings: Vec::new(),
             counts,
             rates,
             watchers,
@@ -147,6 +150,12 @@ impl App {
     #[must_use]
     pub fn placed(self, place: Place) -> Self {
         Self { place, ..self }
+    }
+
+    /// What readiness checks say for as long as this process runs.
+    #[must_use]
+    pub fn warned(self, warnings: Vec<String>) -> Self {
+        Self { warnings, ..self }
     }
 
     /// Brings to mind who may come in. Until then, only the first administrator's key is known.

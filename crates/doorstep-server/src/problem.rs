@@ -237,6 +237,22 @@ impl Problem {
             ),
             Refusal::QuotaExceeded(exceeded) => Self::over_quota(exceeded),
             Refusal::FilterTooCostly { .. } => Self::invalid_at("/filter", refusal),
+            Refusal::EventUnreadable => Self::later(
+                Code::Unreadable,
+                "an event with this ID was accepted before, and what is stored of it cannot be read: send it with another ID, or ask the \
+                 operator to restore it",
+                STORE_AWAY_FOR,
+            ),
+            Refusal::TenantKeyUnreadable => Self::later(
+                Code::Unreadable,
+                "the key that this tenant's payloads are encrypted with cannot be read: the operator has to restore it",
+                STORE_AWAY_FOR,
+            ),
+            Refusal::Damaged => Self::later(
+                Code::Unreadable,
+                "what is stored there is damaged: the operator finds the reason in the log",
+                STORE_AWAY_FOR,
+            ),
             Refusal::AlreadyEnded => Self::new(Code::AlreadyEnded, "it has already been delivered or abandoned"),
         }
     }
@@ -319,6 +335,10 @@ impl From<&StoreError> for Problem {
         }
         // What went wrong inside is for the log, not for whoever asks.
         tracing::warn!(error = %fault, source = ?std::error::Error::source(fault), "the store did not answer a request");
+        if matches!(fault, StoreError::Corrupt(_)) {
+            let detail = "what is stored there cannot be read, and nothing was changed. The operator finds the reason in the log";
+            return Self::later(Code::Unreadable, detail, STORE_AWAY_FOR);
+        }
         Self::later(
             Code::StoreUnavailable,
             "nothing was changed; try again in a moment. The operator finds the reason in the log",
@@ -383,6 +403,7 @@ mod tests {
             EngineFault::Stopped.into(),
             EngineFault::Unsaved.into(),
             Problem::from(StoreError::Unavailable("gone".into())),
+            Problem::from(StoreError::Corrupt("damaged".into())),
         ];
         let codes: BTreeSet<Code> = later.iter().map(|problem| problem.code).collect();
         let all = Code::ALL.iter().filter(|code| code.status() == StatusCode::SERVICE_UNAVAILABLE);

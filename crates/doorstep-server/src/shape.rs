@@ -115,7 +115,7 @@ shapes! {
     /// What a delivery waits for.
     WaitName = names(&[
         Why::DueTime, Why::Pause, Why::Suspension, Why::Consent, Why::Throttle, Why::Breaker, Why::Concurrency, Why::Pace,
-        Why::Ordering, Why::ReplayRate, Why::HostConcurrency, Why::Capacity,
+        Why::Ordering, Why::ReplayRate, Why::HostConcurrency, Why::Capacity, Why::UnreadablePayload,
     ]);
     /// What happens behind a dead delivery with the same ordering key: the others go on, or wait for a person.
     BehindDeadName = names(&[BehindDead::Skip, BehindDead::Hold]);

@@ -108,7 +108,7 @@ fn operations_name_what_they_can_say_no_with() {
             r#"422 ["too_broad"]"#,
             r#"429 ["too_many_refused_credentials"]"#,
             r#"500 ["internal"]"#,
-            r#"503 ["busy","shutting_down","store_unavailable"]"#,
+            r#"503 ["busy","shutting_down","store_unavailable","unreadable"]"#,
         ]
     );
     assert_eq!(
@@ -125,7 +125,7 @@ fn operations_name_what_they_can_say_no_with() {
             r#"422 ["invalid_request"]"#,
             r#"429 ["too_many_refused_credentials"]"#,
             r#"500 ["internal"]"#,
-            r#"503 ["busy","shutting_down","store_unavailable"]"#,
+            r#"503 ["busy","shutting_down","store_unavailable","unreadable"]"#,
         ]
     );
 }

@@ -70,6 +70,7 @@ impl Doorstep {
                 give_up_at: now + Millis::from_hours(72),
             },
             ordering: None,
+            unreadable: 0,
         }
     }
 }

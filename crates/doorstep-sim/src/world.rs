@@ -22,7 +22,7 @@ use doorstep_core::output::{Format, PayloadMode};
 use doorstep_core::retry::{DeadReason, RetryPolicy};
 use doorstep_core::route::Subscription;
 use doorstep_core::scheduler::{Command, DestinationPlan, Hand, Input, Scheduler, Ticket};
-use doorstep_core::store::{self, DuePage, DueQuery, Settled, Written};
+use doorstep_core::store::{self, DuePage, DueQuery, Settled, StoredEvent, Written};
 use doorstep_core::time::{Millis, Timestamp};
 use doorstep_store::memory::{End, Memory};
 

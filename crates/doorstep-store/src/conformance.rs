@@ -24,6 +24,9 @@ pub trait Subject {
 
     /// Closes it and opens it again, if there is anything to close.
     fn restart(&mut self);
+
+    /// Makes the payload of the event with this number unreadable, as a damaged disk would.
+    fn damage(&mut self, event_seq: u64);
 }
 
 /// Waits for a store's answer.
@@ -118,6 +121,8 @@ macro_rules! store_conforms {
             a_key_changes_but_not_what_it_was_made_for,
             a_key_is_revoked_for_ever,
             a_portal_session_is_opened_once_and_ends,
+            one_event_that_cannot_be_read_keeps_no_other_back,
+            one_that_was_set_aside_is_due_later_and_says_so,
         );
 
         #[test]

@@ -65,6 +65,8 @@ struct Accepted {
     n_deliveries: usize,
     /// Its payload is gone: it cannot be sent any more.
     erased: bool,
+    /// A test has damaged it.
+    unreadable: bool,
 }
 
 impl Accepted {
@@ -175,6 +177,13 @@ impl Memory {
         Written::Saved
     }
 
+    /// Makes an event's payload unreadable, as a damaged disk would.
+    pub fn damage(&mut self, event_seq: u64) {
+        if let Some(accepted) = self.events.get_mut(&event_seq) {
+            accepted.unreadable = true;
+        }
+    }
+
     fn accept(&mut self, new: NewEvent, now: Timestamp) -> Written {
         let NewEvent { event, key, mut deliveries } = new;
         let name = (event.tenant_id, event.id.clone());
@@ -185,6 +194,9 @@ impl Memory {
             return Written::Refused(Refusal::KeyReused);
         }
         if let Some(before) = known.and_then(|seq| self.events.get(&seq)) {
+            if before.unreadable {
+                return Written::Refused(Refusal::EventUnreadable);
+            }
             let differs = before.event.differs_from(&event, used_for.is_some());
             if let Some(refusal) = differs.filter(|_| !before.erased) {
                 return Written::Refused(refusal);
@@ -218,12 +230,16 @@ impl Memory {
                 requests: 0,
                 progress: Progress { attempts: 0, ambiguous: 0, last_delay: Millis::ZERO, give_up_at },
                 ordering: key.map(|key| self.next_slot(new.destination_id, key)),
+                unreadable: 0,
             };
             let row = Row { delivery, behind: false, end: None, ended_at: None, last_status: None, note: None };
             self.add_queued(row.delivery.destination_id, 1);
             available.extend(self.line_up(row, now));
         }
-        self.events.insert(self.last_event_seq, Accepted { event: Arc::new(event), n_deliveries, erased: false });
+        self.events.insert(
+            self.last_event_seq,
+            Accepted { event: Arc::new(event), n_deliveries, erased: false, unreadable: false },
+        );
         Written::Accepted { deliveries: n_deliveries, duplicate: false, available }
     }
 
@@ -343,6 +359,7 @@ impl Memory {
             self.add_queued(row.delivery.destination_id, -1);
         }
         (row.behind, row.end, row.ended_at) = (false, Some(end), Some(now));
+        row.delivery.unreadable = 0;
         let delivery = row.delivery.clone();
         self.rows.insert(delivery.id, row);
         if releases_key { self.release(&delivery) } else { None }

@@ -5,6 +5,7 @@
 //! leaves the rest as it is. `docs/decisions/0011-secrets-at-rest.md` has the reasons.
 
 pub(crate) mod payload;
+pub(crate) mod digest;
 
 use std::fmt;
 
@@ -112,11 +113,13 @@ pub struct Keyring {
     current: MasterKey,
     others: Vec<MasterKey>,
     payloads: bool,
+    /// What the digests of a database are made with, once that is open.
+    digests: Option<digest::DigestKey>,
 }
 
 impl Keyring {
     pub fn new(current: MasterKey) -> Self {
-        Self { current, others: Vec::new(), payloads: false }
+        Self { current, others: Vec::new(), payloads: false, digests: None }
     }
 
     /// Opens what was sealed with this key too.
@@ -129,6 +132,14 @@ impl Keyring {
     pub fn sealing_payloads(mut self, payloads: bool) -> Self {
         self.payloads = payloads;
         self
+    }
+
+    pub(crate) fn keep_digests(&mut self, key: digest::DigestKey) {
+        self.digests = Some(key);
+    }
+
+    pub(crate) fn digests(&self) -> Option<&digest::DigestKey> {
+        self.digests.as_ref()
     }
 
     pub(crate) fn seals_payloads(&self) -> bool {
@@ -204,6 +215,7 @@ pub(crate) enum Place {
     Check,
     Destination(TenantId, DestinationId),
     TenantKey(TenantId, KeyId),
+    DigestKey(KeyId),
 }
 
 impl Place {
@@ -215,6 +227,7 @@ impl Place {
                 [b"destination\0", &tenant_id.0.to_be_bytes()[..], &id.0.to_be_bytes()[..]].concat()
             }
             Self::TenantKey(tenant_id, id) => [b"tenant key\0", &tenant_id.0.to_be_bytes()[..], &id.0[..]].concat(),
+            Self::DigestKey(id) => [b"digest key\0", &id.0[..]].concat(),
         }
     }
 }

@@ -36,6 +36,10 @@ mod usage;
 mod row;
 mod seal;
 mod payload;
+mod digest;
+mod count_file;
+mod quick_check;
+mod inspect;
 #[cfg(test)]
 mod plans;
 #[cfg(test)]
@@ -60,11 +64,14 @@ use doorstep_core::reach::Reach;
 use doorstep_core::route::EventType;
 use doorstep_core::store::{
     Activity, ActivityQuery, Ages, AuditFilter, Backlog, DeliveryFilter, DeliveryHistory, DeliverySummary, DuePage,
-    DueQuery, EventFilter, EventSummary, Page, Purged, Reply, Store, StoredDestination, Write, Written,
+    DueQuery, EventFilter, EventSummary, Page, Purged, Reply, Store, StoredDestination, StoredEvent, Write, Written,
 };
 use doorstep_core::time::Timestamp;
 
-pub use open::{DataDir, OpenError, SqliteLimits};
+pub use count_file::Loss;
+pub use inspect::{CheckResult, Finding, NAMED_MAX, Progress};
+pub use open::{DataDir, LOGS_KEPT_MAX, OpenError, SqliteLimits};
+pub use quick_check::QuickCheck;
 pub use rotate::{ROTATE_AT_ONCE, Rotated};
 
 use batch::Writer;
@@ -81,13 +88,28 @@ pub struct SqliteStore {
     for_people: Workers<rusqlite::Connection>,
     keys: Arc<Keyring>,
     search_max: Duration,
+    state: State,
     _directory: DataDir,
+}
+
+/// What was found when a directory was opened.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// What is known to be missing, now or since an earlier start.
+    pub loss: Option<Loss>,
+    /// The look that was taken, if the last process did not close it in good order.
+    pub check: Option<QuickCheck>,
 }
 
 impl SqliteStore {
     /// Opens a data directory; makes it, or brings it up to date, where needed.
     pub fn open(directory: &Path, keys: Keyring, limits: &SqliteLimits) -> Result<Self, OpenError> {
         DataDir::take(directory)?.open(keys, limits)
+    }
+
+    /// What was found when it was opened.
+    pub fn state(&self) -> &State {
+        &self.state
     }
 }
 
@@ -108,7 +130,7 @@ impl Store for SqliteStore {
         self.for_engine.read(due::next_give_up_at)
     }
 
-    fn events(&self, seqs: Vec<u64>) -> Reply<'_, Vec<Option<Arc<Event>>>> {
+    fn events(&self, seqs: Vec<u64>) -> Reply<'_, Vec<StoredEvent>> {
         let keys = Arc::clone(&self.keys);
         self.for_engine.read(move |snapshot| accept::events(snapshot, &keys, &seqs))
     }

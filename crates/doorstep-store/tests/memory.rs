@@ -13,6 +13,10 @@ impl Subject for Fresh {
     }
 
     fn restart(&mut self) {}
+
+    fn damage(&mut self, event_seq: u64) {
+        self.0.damage(event_seq);
+    }
 }
 
 doorstep_store::store_conforms!(Fresh::default);

@@ -34,6 +34,12 @@ impl Subject for Fresh {
         let keys = Keyring::new(MasterKey::new(&[7; 32])).sealing_payloads(self.seals_payloads);
         self.store = Some(SqliteStore::open(self.directory.path(), keys, &SqliteLimits::default()).expect("it opens"));
     }
+
+    fn damage(&mut self, event_seq: u64) {
+        let sql = rusqlite::Connection::open(self.directory.path().join("doorstep.db")).expect("it opens");
+        let changed = "update events set payload = zeroblob(length(payload)) where seq = ?1";
+        assert_eq!(sql.execute(changed, [event_seq.cast_signed()]).expect("it can be changed"), 1);
+    }
 }
 
 doorstep_store::store_conforms!(fresh);

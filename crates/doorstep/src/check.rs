@@ -1,4 +1,6 @@
-//! `doorstep check`: whether the server could start here, and if not, what to do.
+//! `doorstep check`: whether the server could start here, and if not, what to do; and with `--deep`, whether all data is sound.
+
+mod deep;
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -17,6 +19,9 @@ use crate::{master_key, output, private_file};
 pub(crate) struct Args {
     #[command(flatten)]
     config: config::Args,
+    /// Check all stored data instead: structure, consistency, secrets and every payload. Changes nothing, and may run beside a server
+    #[arg(long)]
+    deep: bool,
     /// One JSON object per line
     #[arg(long)]
     json: bool,
@@ -52,7 +57,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         None => "no file; the environment, flags and defaults".to_owned(),
     };
     let mut findings = vec![Finding { check: "configuration", result: Verdict::Ok, detail: read }];
-    findings.extend(look(&loaded.config));
+    findings.extend(if args.deep { deep::look(&loaded.config)? } else { look(&loaded.config) });
     output::print(&shown(&findings, args.json))?;
     match findings.iter().filter(|finding| finding.result == Verdict::Fail).count() {
         0 => Ok(()),
@@ -119,6 +124,7 @@ fn master_key(config: &Config) -> Finding {
     let (result, detail) = match (&config.master_key, path.exists()) {
         (Some(_), _) => (Verdict::Ok, "given".to_owned()),
         (None, true) => match master_key::read(&path) {
+            Ok(_) if !DataDir::holds_data(&config.data_dir) => (Verdict::Fail, master_key::without_data(&path)),
             Ok(_) => (Verdict::Ok, format!("in {shown}")),
             Err(fault) => {
                 (Verdict::Fail, format!("{fault:#}: put the right one back, or give it as DOORSTEP_MASTER_KEY"))
@@ -270,6 +276,12 @@ mod tests {
         assert_eq!((result, detail.starts_with("in ")), (Verdict::Ok, true), "{detail}");
 
         let file = path.join(master_key::FILE);
+        let (database, away) = (path.join("doorstep.db"), path.join("away.db"));
+        std::fs::rename(&database, &away).unwrap();
+        let (result, detail) = said(&path);
+        assert_eq!((result, detail.contains("is missing or empty")), (Verdict::Fail, true), "{detail}");
+        std::fs::rename(&away, &database).unwrap();
+
         std::fs::write(&file, "no key").unwrap();
         let (result, detail) = said(&path);
         assert_eq!((result, detail.contains("does not hold a key")), (Verdict::Fail, true), "{detail}");

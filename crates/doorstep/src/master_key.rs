@@ -36,8 +36,13 @@ pub(crate) fn keyring(given: Option<&KeyBytes>, directory: &DataDir) -> anyhow::
         );
     }
     match files.read_current()? {
+        Some(_) if directory.is_new()? => bail!(without_data(&files.current)),
         Some(key) => Ok(Keyring::new(MasterKey::new(&key))),
-        None if needed.is_empty() => make(&files.current),
+        None if needed.is_empty() => {
+            // The database comes first: a start that is interrupted here is not taken for one that has lost its data.
+            directory.prepare()?;
+            make(&files.current)
+        }
         None => bail!(lost(&files.current, &needed)),
     }
 }
@@ -51,6 +56,15 @@ fn make(path: &Path) -> anyhow::Result<Keyring> {
         "made a master key: keep a copy of it, apart from the backups of the data, which are of no use without it"
     );
     Ok(keys)
+}
+
+/// The key is made behind the database: where it is alone, the database has been there.
+pub(crate) fn without_data(path: &Path) -> String {
+    format!(
+        "{} is there, but the database doorstep.db beside it is missing or empty: restore the database from a backup; or, to begin anew, move \
+         the key away (keep it: backups cannot be read without it), or give it as DOORSTEP_MASTER_KEY",
+        path.display()
+    )
 }
 
 pub(crate) fn lost(path: &Path, needed: &[KeyId]) -> String {
@@ -157,6 +171,41 @@ mod tests {
         }
         let other = tempfile::tempdir().unwrap();
         assert_ne!(open(other.path(), None).unwrap(), id, "no two are alike");
+    }
+
+    #[test]
+    fn a_key_whose_database_is_gone_does_not_open_an_empty_one() {
+        for leave_it_empty in [false, true] {
+            let directory = tempfile::tempdir().unwrap();
+            open(directory.path(), None).unwrap();
+            for file in ["doorstep.db", "doorstep.db-wal", "doorstep.db-shm", "doorstep.commits"] {
+                let _ = std::fs::remove_file(directory.path().join(file));
+            }
+            let database = directory.path().join("doorstep.db");
+            if leave_it_empty {
+                std::fs::write(&database, "").unwrap();
+            }
+            let refused = open(directory.path(), None).unwrap_err().to_string();
+            assert!(refused.contains("is missing or empty: restore"), "{refused}");
+            assert!(!database.exists() || database.metadata().unwrap().len() == 0, "nothing is made");
+            std::fs::rename(directory.path().join(FILE), directory.path().join("old.key")).unwrap();
+            open(directory.path(), None).expect("that is the way out");
+        }
+    }
+
+    /// Killed anywhere in its first start, it starts the next time.
+    #[test]
+    fn a_first_start_that_was_interrupted_is_no_loss() {
+        let directory = tempfile::tempdir().unwrap();
+        let taken = DataDir::take(directory.path()).unwrap();
+        taken.prepare().unwrap();
+        drop(taken);
+        open(directory.path(), None).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let taken = DataDir::take(directory.path()).unwrap();
+        keyring(None, &taken).unwrap();
+        drop(taken);
+        open(directory.path(), None).unwrap();
     }
 
     #[test]

@@ -130,9 +130,12 @@ fn told(fault: OpenError) -> Failure {
     let exit = match &fault {
         OpenError::InUse { .. } | OpenError::KeyChangeUnfinished { .. } => Exit::Conflict,
         OpenError::OtherKey { .. } => Exit::Auth,
-        OpenError::Newer { .. } | OpenError::Unsealed { .. } | OpenError::Io { .. } | OpenError::Database { .. } => {
-            Exit::Failed
-        }
+        OpenError::Newer { .. }
+        | OpenError::Unsealed { .. }
+        | OpenError::Unversioned { .. }
+        | OpenError::Emptied { .. }
+        | OpenError::Io { .. }
+        | OpenError::Database { .. } => Exit::Failed,
     };
     Failure::new(exit, fault)
 }

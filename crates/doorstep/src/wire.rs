@@ -29,7 +29,7 @@ use doorstep_engine::timekeeper;
 use doorstep_engine::writer::Writer;
 use doorstep_server::auth::KeyHash;
 use doorstep_server::{App, Limits, Place};
-use doorstep_store::sqlite::{DataDir, SqliteLimits};
+use doorstep_store::sqlite::{DataDir, SqliteLimits, State};
 use tokio::sync::broadcast;
 use tokio::task::JoinHandle;
 
@@ -62,7 +62,9 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAd
     let keys = master_key::keyring(config.master_key.as_ref().map(|key| &key.0), &directory)?;
     let keys = keys.sealing_payloads(config.encrypt_payloads);
     let quota = quota(config);
-    let store: Arc<dyn Store> = Arc::new(directory.open(keys, &SqliteLimits { quota, ..SqliteLimits::default() })?);
+    let store = directory.open(keys, &SqliteLimits { quota, ..SqliteLimits::default() })?;
+    let warnings = warnings(store.state());
+    let store: Arc<dyn Store> = Arc::new(store);
     let clock = Clock::resume(store.clock().await?);
     let no_chance = "the machine gives no random numbers";
     let ids = Arc::new(Ids::new().context(no_chance)?);
@@ -122,7 +124,7 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAd
         links_lead_nowhere: config.public_url.is_none() && address.ip().is_unspecified(),
         trusted_proxies: config.trusted_proxies.clone(),
     };
-    let app = Arc::new(App::new(desk, store, news, admin_key, limits).placed(place));
+    let app = Arc::new(App::new(desk, store, news, admin_key, limits).placed(place).warned(warnings));
     app.recall().await?;
     let noting = Arc::clone(&app);
     let notes_task = tokio::spawn(async move { noting.keep_notes().await });
@@ -159,6 +161,15 @@ fn sender_settings(config: &Config, public_url: String) -> anyhow::Result<Sender
         dns: DnsSettings { servers, ..DnsSettings::default() },
         ..SenderSettings::default()
     })
+}
+
+/// What readiness checks and people are told of for as long as this process runs.
+fn warnings(state: &State) -> Vec<String> {
+    let loss = state.loss.map(|loss| format!("{loss}: see docs/operate/damage.md"));
+    let faults = state.check.as_ref().map_or(0, |check| check.faults.len());
+    let damage =
+        (faults > 0).then(|| format!("the database file is damaged ({faults} faults): run `doorstep check --deep`"));
+    loss.into_iter().chain(damage).collect()
 }
 
 impl Running {

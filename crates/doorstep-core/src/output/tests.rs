@@ -80,6 +80,7 @@ fn delivery(give_up_at: Timestamp) -> Delivery {
         requests: 0,
         progress: Progress { attempts: 0, ambiguous: 0, last_delay: Millis::ZERO, give_up_at },
         ordering: None,
+        unreadable: 0,
     }
 }
 

@@ -68,6 +68,9 @@ pub enum Input {
     /// There was nothing to send for these, in the order in which they were said to be sent: their payloads were erased. No request was
     /// made, and they end.
     Voided { delivery_ids: Vec<DeliveryId> },
+    /// The payloads of these cannot be read, in the order in which they were said to be sent. No request was made: they step aside
+    /// for a while, and pay nothing (D6).
+    Unreadable { delivery_ids: Vec<DeliveryId> },
     /// These have run out of time, wherever they wait.
     Overdue { deliveries: Vec<Delivery> },
     /// A person ended this one.

@@ -2,6 +2,7 @@ mod consent;
 mod fairness;
 mod hosts;
 mod reads;
+mod unreadable;
 mod voided;
 
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use crate::dice::SeededDice;
 use crate::gate::{GateLimits, Rate};
 use crate::id::TenantId;
 use crate::outcome::Outcome;
-use crate::retry::{Progress, RetryPolicy};
+use crate::retry::{DeadReason, Progress, RetryPolicy};
 
 const T0: Timestamp = Timestamp(1_700_000_000_000);
 const OK: Outcome = Outcome::Accepted { quota_spent_for: None };
@@ -56,6 +57,7 @@ impl Desk {
                 give_up_at: self.now + Millis::from_hours(72),
             },
             ordering: None,
+            unreadable: 0,
         }
     }
 

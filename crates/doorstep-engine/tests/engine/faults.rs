@@ -1,7 +1,7 @@
 //! A store in trouble: producers hear of it, nothing acknowledged is lost, and it goes on without a restart.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use doorstep_core::api_key::ApiKey;
@@ -10,7 +10,7 @@ use doorstep_core::audit::AuditEntry;
 use doorstep_core::clock::KeptClock;
 use doorstep_core::delivery::Delivery;
 use doorstep_core::destination::Tenant;
-use doorstep_core::engine::EngineFault;
+use doorstep_core::engine::{Engine as _, EngineFault};
 use doorstep_core::event::{Event, NewEvent};
 use doorstep_core::event_type::RegisteredType;
 use doorstep_core::id::{DeliveryId, DestinationId, EventId, KeyId, SessionId, TenantId};
@@ -21,7 +21,7 @@ use doorstep_core::route::EventType;
 use doorstep_core::store::{
     Activity, ActivityQuery, Ages, AuditFilter, Backlog, DeliveryFilter, DeliveryHistory, DeliveryStatus,
     DeliverySummary, DuePage, DueQuery, EventFilter, EventSummary, Page, Purged, Reply, Store, StoreError,
-    StoredDestination, Write, Written,
+    StoredDestination, StoredEvent, Write, Written,
 };
 use doorstep_core::time::Timestamp;
 use doorstep_engine::clock::Clock;
@@ -43,6 +43,8 @@ struct Troubled {
     in_trouble: AtomicBool,
     refused: AtomicUsize,
     refuses: Notify,
+    /// What belongs to this event cannot be settled: the page that it is on is damaged.
+    damaged_event: AtomicU64,
 }
 
 impl Troubled {
@@ -57,6 +59,7 @@ impl Troubled {
             in_trouble: AtomicBool::new(false),
             refused: AtomicUsize::new(0),
             refuses: Notify::new(),
+            damaged_event: AtomicU64::new(0),
         })
     }
 
@@ -74,6 +77,11 @@ impl Troubled {
 
 impl Store for Troubled {
     fn write(&self, batch: Vec<Write>, now: Timestamp) -> Reply<'_, Vec<Written>> {
+        let damaged = self.damaged_event.load(Ordering::SeqCst);
+        let hits = |write: &Write| matches!(write, Write::Settle(of) if of.settlement.delivery.event_seq == damaged);
+        if batch.iter().any(hits) {
+            return Box::pin(async { Err(StoreError::Corrupt("a test says so".into())) });
+        }
         if !self.in_trouble.load(Ordering::SeqCst) {
             let writing = self.store.write(batch, now);
             return Box::pin(async {
@@ -104,7 +112,7 @@ impl Store for Troubled {
         self.store.next_give_up_at()
     }
 
-    fn events(&self, seqs: Vec<u64>) -> Reply<'_, Vec<Option<Arc<Event>>>> {
+    fn events(&self, seqs: Vec<u64>) -> Reply<'_, Vec<StoredEvent>> {
         self.store.events(seqs)
     }
 
@@ -220,6 +228,32 @@ async fn what_has_happened_is_kept_until_it_is_written() {
         .unwrap();
     assert_eq!(listed[0].status, DeliveryStatus::Delivered);
     assert!(receiver.is_quiet(), "it was not sent again");
+}
+
+/// One settlement that can never be written must not keep all others from the disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_the_damaged_database_cannot_take_is_given_up_alone() {
+    let mut receiver = Receiver::start(|_| 200).await;
+    let directory = tempfile::tempdir().unwrap();
+    let store = Troubled::open(directory.path());
+    store.damaged_event.store(3, Ordering::SeqCst);
+    let engine = Engine::start_over(Arc::clone(&store) as Arc<dyn Store>, || false).await;
+    engine.add(destination(1, &receiver.url("/"), &["*"])).await;
+    engine.desk.accept(Reach::All, (1..=5).map(|n| event(n, "a.b").into()).collect()).await.unwrap();
+    for _ in 1..=5 {
+        receiver.next().await;
+    }
+    engine.accept(event(6, "a.b")).await.expect("producers are not refused because of it");
+    receiver.next().await;
+    engine.run.drain().await;
+    let listed = engine.store.deliveries(Reach::All, DeliveryFilter::default(), Page { before_seq: None, limit: 10 });
+    let listed = listed.await.unwrap();
+    let unsettled: Vec<u64> = listed
+        .iter()
+        .filter(|line| line.status != DeliveryStatus::Delivered)
+        .map(|line| line.delivery.event_seq)
+        .collect();
+    assert_eq!(unsettled, [3], "it is sent again after the next start");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

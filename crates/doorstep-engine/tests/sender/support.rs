@@ -155,6 +155,7 @@ impl Order {
             requests: 0,
             progress,
             ordering: None,
+            unreadable: 0,
         };
         Self { destination, event, delivery, replay_id: None }
     }

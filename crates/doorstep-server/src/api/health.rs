@@ -57,6 +57,8 @@ pub(crate) struct Readiness {
     ready: bool,
     /// Why not.
     reasons: Vec<&'static str>,
+    /// What an operator should look at, though events are taken and delivered.
+    warnings: Vec<String>,
 }
 
 /// The process lives
@@ -69,7 +71,7 @@ async fn alive() -> &'static str {
 #[utoipa::path(get, path = "/readyz", tag = "health", security(()),
     responses((status = 200, body = Readiness), (status = 503, body = Readiness)))]
 async fn ready(State(app): State<Arc<App>>) -> Response {
-    let mut reasons = Vec::new();
+    let (mut reasons, mut warnings) = (Vec::new(), app.warnings.clone());
     match app.health.get(app.engine.health()).await {
         Some(health) => {
             if !health.writes {
@@ -78,12 +80,18 @@ async fn ready(State(app): State<Arc<App>>) -> Response {
             if !health.sends {
                 reasons.push("deliveries are not running: the process is shutting down");
             }
+            if health.unreadable_payloads > 0 {
+                warnings.push(format!(
+                    "payloads could not be read {} times since the start, and their deliveries wait: see the log, or run `doorstep check --deep`",
+                    health.unreadable_payloads
+                ));
+            }
         }
         None => reasons.push("the engine does not answer"),
     }
     let ready = reasons.is_empty();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, axum::Json(Readiness { ready, reasons })).into_response()
+    (status, axum::Json(Readiness { ready, reasons, warnings })).into_response()
 }
 
 /// Figures for Prometheus
@@ -92,7 +100,8 @@ async fn ready(State(app): State<Arc<App>>) -> Response {
 #[utoipa::path(get, path = "/metrics", tag = "health", responses((status = 200, body = String, content_type = "text/plain")))]
 async fn metrics(State(app): State<Arc<App>>) -> Response {
     let counts = &app.counts;
-    let in_flight = app.health.get(app.engine.health()).await.map_or(0, |health| health.in_flight as u64);
+    let health = app.health.get(app.engine.health()).await;
+    let (in_flight, unreadable) = health.map_or((0, 0), |health| (health.in_flight as u64, health.unreadable_payloads));
     let mut text = String::new();
     let mut family = |name: &str, kind: &str, help: &str, samples: &[(&str, u64)]| {
         // Writing to a string does not fail.
@@ -111,6 +120,10 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
     ];
     family("doorstep_events_total", "counter", "Events that producers have sent, by what became of them.", &results);
     family("doorstep_in_flight_requests", "gauge", "Requests to receivers that are under way.", &[("", in_flight)]);
+    let help = "How often a payload could not be read when its delivery was due.";
+    family("doorstep_unreadable_payloads_total", "counter", help, &[("", unreadable)]);
+    let help = "What was found wrong with the stored data at the start: see /readyz.";
+    family("doorstep_store_warnings", "gauge", help, &[("", app.warnings.len() as u64)]);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 
@@ -126,7 +139,7 @@ mod tests {
         let ask = async || {
             asked.set(asked.get() + 1);
             tokio::task::yield_now().await;
-            Ok::<_, ()>(Health { writes: true, sends: true, in_flight: asked.get() })
+            Ok::<_, ()>(Health { writes: true, sends: true, in_flight: asked.get(), unreadable_payloads: 0 })
         };
         let seen = futures_util::future::join_all((0..1_000).map(|_| last.get(ask()))).await;
         assert_eq!((asked.get(), seen.iter().flatten().count()), (1, 1_000));

@@ -17,12 +17,13 @@ use crate::problem::Code;
 const NOBODY: &str = "ten_01j9zq3k5v8w2x4y6z7a8b9c0d";
 
 /// What only trouble brings forth, or a full house; each has tests of its own.
-const NOT_HERE: [Code; 11] = [
+const NOT_HERE: [Code; 12] = [
     Code::Internal,
     Code::Busy,
     Code::ShuttingDown,
     Code::NotSavedYet,
     Code::StoreUnavailable,
+    Code::Unreadable,
     Code::TooBroad,
     Code::TooSlow,
     Code::Gone,

@@ -16,9 +16,9 @@ use crate::problem::Code;
 pub(super) const CODES: &str = "x-problem-codes";
 
 /// What changes something is written.
-const WRITES: &[Code] = &[Code::Busy, Code::StoreUnavailable, Code::ShuttingDown];
+const WRITES: &[Code] = &[Code::Busy, Code::StoreUnavailable, Code::Unreadable, Code::ShuttingDown];
 /// Whatever is read for people is cut off if it takes too long.
-const READS: &[Code] = &[Code::StoreUnavailable, Code::TooBroad];
+const READS: &[Code] = &[Code::StoreUnavailable, Code::Unreadable, Code::TooBroad];
 /// Asks the scheduler, which ends before the process does.
 const RUNS: &[Code] = &[Code::ShuttingDown];
 

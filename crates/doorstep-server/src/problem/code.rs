@@ -125,6 +125,8 @@ codes! {
         "Nothing is taken any more: ask another node, or again after `Retry-After`.";
     NotSavedYet "not_saved_yet" SERVICE_UNAVAILABLE "It is in force, but not on disk"
         "What was asked for is done, but would be forgotten if the process ended now: ask again after `Retry-After`.";
+    Unreadable "unreadable" SERVICE_UNAVAILABLE "Stored data cannot be read"
+        "What this needs is damaged on disk, and nothing was changed. `detail` says what to do; the operator finds the reason in the log.";
     StoreUnavailable "store_unavailable" SERVICE_UNAVAILABLE "The store does not answer"
         "Nothing was changed: try again after `Retry-After`. The operator finds the reason in the log.";
 }

@@ -79,7 +79,7 @@ impl World {
         self.store.write(store::Write::ErasePayloads { tenant_id }, now);
         self.note(|| format!("the payloads of {tenant_id} are erased"));
         for row in self.store.rows() {
-            if self.store.events(&[row.delivery.event_seq]) == [None] {
+            if self.store.events(&[row.delivery.event_seq]) == [StoredEvent::Gone] {
                 self.checker.erased(row.delivery.id);
             }
         }

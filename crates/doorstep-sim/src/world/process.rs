@@ -105,7 +105,7 @@ impl World {
                 self.checker.started(&delivery, now)?;
                 let (delivery_id, destination_id) = (delivery.id, delivery.destination_id);
                 if let Some(process) = &mut self.process
-                    && self.store.events(&[delivery.event_seq]) == [None]
+                    && self.store.events(&[delivery.event_seq]) == [StoredEvent::Gone]
                 {
                     process.empty.push(delivery_id);
                     return Ok(());

@@ -7,13 +7,14 @@ mod ends;
 mod lists;
 mod repeated;
 mod quota;
+mod unreadable;
 
 use std::sync::Arc;
 
 use doorstep_core::attempt::{Answer, Attempt};
 use doorstep_core::audit::Mandate;
 use doorstep_core::consent::Consent;
-use doorstep_core::delivery::{BehindDead, Delivery, Place, Track};
+use doorstep_core::delivery::{BehindDead, Delivery, Ordering, Place, Settlement, Track};
 use doorstep_core::destination::Destination;
 use doorstep_core::event::{Event, NewEvent};
 use doorstep_core::id::{DeliveryId, DestinationId, TenantId};
@@ -22,8 +23,8 @@ use doorstep_core::reach::Reach;
 use doorstep_core::retry::{DeadReason, Decision};
 use doorstep_core::store::{
     ATTEMPTS_TOLD_MAX, Activity, ActivityQuery, Ages, Backlog, ByHand, CAPTURED_TOLD_MAX, Codes, DeliveryFilter,
-    DeliveryHistory, DeliveryStatus, DuePage, DueQuery, EventFilter, EventSummary, Page, Purged, Refusal, Statuses,
-    StoredDestination, Tally, Write, Written,
+    DeliveryHistory, DeliveryStatus, DuePage, DueQuery, EventFilter, EventSummary, Page, Purged, Refusal, Settled,
+    Statuses, StoredDestination, StoredEvent, Tally, Write, Written,
 };
 use doorstep_core::time::{Millis, Timestamp};
 
@@ -40,6 +41,7 @@ pub use ends::*;
 pub use lists::*;
 pub use quota::*;
 pub use repeated::*;
+pub use unreadable::*;
 
 pub fn an_event_is_kept_as_it_came(subject: &mut dyn Subject) {
     one(subject, put(DST));
@@ -51,7 +53,7 @@ pub fn an_event_is_kept_as_it_came(subject: &mut dyn Subject) {
         assert_eq!(found, [(EventSummary::of(1, &before, 1), Arc::new(before.clone()))]);
     }
     assert_eq!(ask(subject.store().event(Reach::All, Some(TenantId(8)), before.id.clone())), []);
-    assert_eq!(ask(subject.store().events(vec![9, 1])), [None, Some(Arc::new(before))]);
+    assert_eq!(ask(subject.store().events(vec![9, 1])), [StoredEvent::Gone, StoredEvent::Readable(Arc::new(before))]);
 }
 
 pub fn two_tenants_may_have_an_event_of_the_same_name(subject: &mut dyn Subject) {
@@ -85,15 +87,15 @@ pub fn erased_payloads_are_gone_and_what_comes_later_is_not(subject: &mut dyn Su
     let erase = || Write::ErasePayloads { tenant_id: TENANT };
     let foreign = by_hand(Reach::Tenant(TenantId(8)), erase());
     assert_eq!(one(subject, foreign), Written::Refused(Refusal::NotFound), "they are not another tenant's to erase");
-    assert!(ask(subject.store().events(vec![1]))[0].is_some());
+    assert!(ask(subject.store().events(vec![1]))[0].readable().is_some());
     assert_eq!(one(subject, by_hand(Reach::Tenant(TENANT), erase())), Written::Saved);
     assert_eq!(one(subject, erase()), Written::Refused(Refusal::NotFound), "there is nothing left to erase");
     one(subject, accept(2, None));
     for _ in 0..2 {
         let found = ask(subject.store().events(vec![1, 2, 3]));
-        assert!(found[0].is_none(), "{found:?}");
-        assert_eq!(found[1].as_deref(), Some(&other), "another tenant's are its own");
-        assert_eq!(found[2].as_deref(), Some(&event("event-2", None, NOW)));
+        assert_eq!(found[0], StoredEvent::Gone);
+        assert_eq!(found[1], StoredEvent::Readable(Arc::new(other.clone())), "another tenant's are its own");
+        assert_eq!(found[2], StoredEvent::Readable(Arc::new(event("event-2", None, NOW))));
         let id = event("event-1", None, NOW).id;
         assert_eq!(ask(subject.store().event(Reach::All, Some(TENANT), id.clone())), []);
         assert_eq!(ask(subject.store().event(Reach::All, None, id)).len(), 1);
@@ -480,7 +482,9 @@ pub fn forgetting_a_dead_delivery_lets_its_key_go(subject: &mut dyn Subject) {
 pub fn an_event_stays_as_long_as_a_delivery_of_it(subject: &mut dyn Subject) {
     let lonely = Write::Accept(Box::new(NewEvent { event: event("lonely", None, NOW), key: None, deliveries: vec![] }));
     let made = set_up(subject, &[accept(1, None), lonely, accept(2, None)]);
-    let there = || ask(subject.store().events(vec![1, 2, 3])).iter().map(Option::is_some).collect::<Vec<_>>();
+    let there = || {
+        ask(subject.store().events(vec![1, 2, 3])).iter().map(|event| event.readable().is_some()).collect::<Vec<_>>()
+    };
     let all = Timestamp::MAX;
     let purge = || ask(subject.store().purge(Ages { delivered: all, dead: all, events: all, ..ages(NOW) }, 9)).events;
     assert_eq!((purge(), there()), (1, vec![true, false, true]));

@@ -52,8 +52,9 @@ pub fn agrees_with_memory(fresh: impl Fn() -> Box<dyn Subject>) {
     }
 }
 
-/// The last of the ends that a settlement may have: there was nothing to send.
+/// The last of the ends that a settlement may have: there was nothing to send, or it could not be read.
 const VOID: u8 = 7;
+const SET_ASIDE: u8 = 8;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -119,7 +120,7 @@ fn plain_change() -> impl Strategy<Value = Change> {
     prop_oneof![
         8 => (0u8..60, 0u8..12, sent_with(), option::weighted(0.8, 0u8..2), vec((to(), prop::bool::weighted(0.9)), 0..4), 0u64..300)
             .prop_map(|(name, body, sent_with, key, to, window)| Change::Accept { name, body, sent_with, key, to, window }),
-        12 => (any::<usize>(), prop::bool::weighted(0.8), 0u8..=VOID, any::<bool>(), option::weighted(0.8, 0u8..6))
+        12 => (any::<usize>(), prop::bool::weighted(0.8), 0u8..=SET_ASIDE, any::<bool>(), option::weighted(0.8, 0u8..6))
             .prop_map(|(nth, fresh, end, hold, answer)| Change::Settle { nth, fresh, end, hold, answer }),
         4 => (any::<usize>(), 0u64..300).prop_map(|(nth, window)| Change::Revive { nth, window }),
         2 => any::<usize>().prop_map(|nth| Change::Abandon { nth }),
@@ -328,6 +329,7 @@ impl Pair {
         let ordering = Ordering::ByKey { behind_dead: if hold { BehindDead::Hold } else { BehindDead::Skip } };
         let settlement = match end {
             VOID if attempt.is_none() => Settlement::void(delivery, ordering, now),
+            SET_ASIDE if attempt.is_none() => Settlement::set_aside(delivery, ordering, now),
             _ => Settlement::new(delivery, outcome, decision, ordering, now),
         };
         Some(Write::Settle(Arc::new(Settled { settlement, attempt })))

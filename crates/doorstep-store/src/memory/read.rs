@@ -16,11 +16,11 @@ use doorstep_core::route::EventType;
 use doorstep_core::store::{
     ATTEMPTS_TOLD_MAX, Activity, ActivityQuery, Backlog, CAPTURED_TOLD_MAX, DeliveryFilter, DeliveryHistory,
     DeliveryStatus, DeliverySummary, DuePage, DueQuery, EventFilter, EventSummary, NAMESAKES_MAX, Page, Statuses,
-    StoredDestination,
+    StoredDestination, StoredEvent, Unreadable,
 };
 use doorstep_core::time::Timestamp;
 
-use super::{End, Leftover, Memory, Row};
+use super::{Accepted, End, Leftover, Memory, Row};
 use crate::minute::minute_of;
 
 impl Memory {
@@ -53,9 +53,17 @@ impl Memory {
         self.give_ups.first().map(|(at, _, _)| *at)
     }
 
-    pub fn events(&self, seqs: &[u64]) -> Vec<Option<Arc<Event>>> {
-        let readable = |seq| self.events.get(seq).filter(|accepted| !accepted.erased);
-        seqs.iter().map(|seq| readable(seq).map(|accepted| Arc::clone(&accepted.event))).collect()
+    pub fn events(&self, seqs: &[u64]) -> Vec<StoredEvent> {
+        let read = |seq| match self.events.get(seq).filter(|accepted| !accepted.erased) {
+            None => StoredEvent::Gone,
+            Some(Accepted { event, unreadable: true, .. }) => StoredEvent::Unreadable(Unreadable {
+                event_id: Some(event.id.clone()),
+                tenant_id: Some(event.tenant_id),
+                why: "it was damaged".to_owned(),
+            }),
+            Some(Accepted { event, .. }) => StoredEvent::Readable(Arc::clone(event)),
+        };
+        seqs.iter().map(read).collect()
     }
 
     pub(super) fn event(

@@ -18,7 +18,7 @@ use doorstep_core::reach::Reach;
 use doorstep_core::route::EventType;
 use doorstep_core::store::{
     Activity, ActivityQuery, Ages, AuditFilter, Backlog, DeliveryFilter, DeliveryHistory, DeliverySummary, DuePage,
-    DueQuery, EventFilter, EventSummary, Page, Purged, Reply, Store, StoredDestination, Write, Written,
+    DueQuery, EventFilter, EventSummary, Page, Purged, Reply, Store, StoredDestination, StoredEvent, Write, Written,
 };
 use doorstep_core::time::Timestamp;
 
@@ -29,6 +29,11 @@ use super::Memory;
 pub struct MemoryStore(Mutex<Memory>);
 
 impl MemoryStore {
+    /// Makes an event's payload unreadable, as a damaged disk would.
+    pub fn damage(&self, event_seq: u64) {
+        self.lock().damage(event_seq);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Memory> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -57,7 +62,7 @@ impl Store for MemoryStore {
         answer(self.lock().next_give_up_at())
     }
 
-    fn events(&self, seqs: Vec<u64>) -> Reply<'_, Vec<Option<Arc<Event>>>> {
+    fn events(&self, seqs: Vec<u64>) -> Reply<'_, Vec<StoredEvent>> {
         answer(self.lock().events(&seqs))
     }
 

@@ -7,30 +7,30 @@ use doorstep_core::event::{Event, KeyDigest, NewDelivery, NewEvent};
 use doorstep_core::id::{DestinationId, EventId, TenantId};
 use doorstep_core::quota::{DELIVERY_BYTES, Usage};
 use doorstep_core::retry::Progress;
-use doorstep_core::store::{EventSummary, NAMESAKES_MAX, Refusal, Written};
+use doorstep_core::store::{EventSummary, NAMESAKES_MAX, Refusal, StoredEvent, Unreadable, Written};
 use doorstep_core::time::{Millis, Timestamp};
 use rusqlite::{Connection, params};
 
 use super::batch::Batch;
 use super::fault::Fault;
 use super::key::Standing;
-use super::payload::Opener;
+use super::payload::{Kept, Opener};
 use super::row::{self, event_columns};
 use crate::seal::Keyring;
 
 pub(super) const INSERT_EVENT: &str = "
     insert into events (seq, tenant_id, id, event_type, accepted_at, n_deliveries, n_kept, first_seq, content_type, ordering_key,
-        produced_at, schema_version, headers, ttl, traceparent, idempotency_key, payload_key, payload, stored_bytes, wall_offset)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
+        produced_at, schema_version, headers, ttl, traceparent, idempotency_key, payload_key, payload, stored_bytes, wall_offset, digest)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)
     on conflict (id, tenant_id) do nothing";
 
 pub(super) const EVENT_BY_SEQ: &str =
-    concat!("select ", event_columns!(), ", e.payload_key from events e where e.seq = ?1");
+    concat!("select ", event_columns!(), ", e.seq, e.payload_key, e.digest from events e where e.seq = ?1");
 
 pub(super) const EVENT_BY_ID: &str = concat!(
     "select ",
     event_columns!(),
-    ", e.n_deliveries, e.seq, e.payload_key from events e where e.id = ?1 and e.tenant_id = ?2"
+    ", e.n_deliveries, e.seq, e.payload_key, e.digest from events e where e.id = ?1 and e.tenant_id = ?2"
 );
 
 pub(super) const EVENT_OF_KEY: &str = "select id from events where tenant_id = ?1 and idempotency_key = ?2";
@@ -40,13 +40,13 @@ pub(super) const IS_EVENT: &str = "select 1 from events where id = ?1 and tenant
 pub(super) const EVENTS_BY_ID: &str = concat!(
     "select ",
     event_columns!(),
-    ", e.n_deliveries, e.seq, e.payload_key from events e where e.id = ?1 order by e.tenant_id limit ?2"
+    ", e.n_deliveries, e.seq, e.payload_key, e.digest from events e where e.id = ?1 order by e.tenant_id limit ?2"
 );
 
 pub(super) const INSERT_DELIVERY: &str = "
     insert into deliveries (seq, id, event_seq, destination_id, track, behind, due_at, requests, attempts, ambiguous,
-        last_delay, give_up_at, ordering_key, sequence, key_place, last_status)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+        last_delay, give_up_at, ordering_key, sequence, key_place, last_status, unreadable)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
 
 pub(super) const IS_DESTINATION: &str = "select tenant_id from destinations where id = ?1";
 
@@ -75,7 +75,16 @@ impl Batch<'_> {
         {
             return Ok(Written::Refused(Refusal::QuotaExceeded(exceeded)));
         }
-        if !self.insert_event(&new.event, new.key, wanted.len())? {
+        // Whatever is wrong with one tenant's key is no reason to fail the others in this batch.
+        let kept = match self.payload_of(&new.event) {
+            Ok(kept) => kept,
+            Err(fault @ Fault::Unreadable { .. }) => {
+                self.report_key(tenant_id, &fault);
+                return Ok(Written::Refused(Refusal::TenantKeyUnreadable));
+            }
+            Err(fault) => return Err(fault),
+        };
+        if !self.insert_event(&new.event, kept, new.key, wanted.len())? {
             return self.repeated(&new.event, used_for.is_some());
         }
         self.add_bytes(tenant_id, added.stored_bytes.cast_signed())?;
@@ -103,9 +112,14 @@ impl Batch<'_> {
     }
 
     /// Whether it is a new one.
-    fn insert_event(&mut self, event: &Event, key: Option<KeyDigest>, n_deliveries: usize) -> Result<bool, Fault> {
+    fn insert_event(
+        &mut self,
+        event: &Event,
+        kept: Kept<'_>,
+        key: Option<KeyDigest>,
+        n_deliveries: usize,
+    ) -> Result<bool, Fault> {
         let seq = self.counters.event_seq + 1;
-        let kept = self.payload_of(event)?;
         let key = key.filter(|key| key.event_id() != event.id);
         let inserted = self.execute(
             INSERT_EVENT,
@@ -129,6 +143,7 @@ impl Batch<'_> {
                 kept.payload,
                 event.stored_bytes().cast_signed(),
                 event.wall_offset_ms,
+                kept.digest,
             ],
         )?;
         if inserted > 0 {
@@ -144,7 +159,15 @@ impl Batch<'_> {
         let Some(row) = rows.next()? else { return Err(Fault::Missing { what: "an event that is there" }) };
         let deliveries: u32 = row.get(13)?;
         // With an erased payload there is nothing to compare: it was accepted once, and that is enough.
-        let before = opener.event(row)?;
+        let before = match opener.event(row) {
+            Ok(before) => before,
+            Err(fault) if fault.is_damage() => {
+                let (event_id, tenant_id) = (&event.id, event.tenant_id);
+                tracing::error!(%event_id, %tenant_id, error = fault.in_full(), "an event was sent again, and what is stored of it cannot be read");
+                return Ok(Written::Refused(Refusal::EventUnreadable));
+            }
+            Err(fault) => return Err(fault),
+        };
         Ok(match before.and_then(|before| before.differs_from(event, has_its_key)) {
             None => Written::Accepted { deliveries: deliveries as usize, duplicate: true, available: Vec::new() },
             Some(refusal) => Written::Refused(refusal),
@@ -171,6 +194,7 @@ impl Batch<'_> {
             requests: 0,
             progress: Progress { attempts: 0, ambiguous: 0, last_delay: Millis::ZERO, give_up_at },
             ordering,
+            unreadable: 0,
         };
         self.execute(
             "insert into delivery_seqs (id, seq) values (?1, ?2)",
@@ -187,7 +211,8 @@ impl Batch<'_> {
         standing: Standing,
         last_status: Option<u16>,
     ) -> Result<(), Fault> {
-        let Delivery { id, event_seq, destination_id, seq, due_at, requests, progress, ordering } = delivery;
+        let Delivery { id, event_seq, destination_id, seq, due_at, requests, progress, ordering, unreadable } =
+            delivery;
         self.execute(
             INSERT_DELIVERY,
             params![
@@ -207,6 +232,7 @@ impl Batch<'_> {
                 ordering.as_ref().map(|slot| slot.sequence.cast_signed()),
                 standing.key_place,
                 last_status,
+                unreadable,
             ],
         )?;
         self.grow(*destination_id, 1)
@@ -227,16 +253,34 @@ impl Batch<'_> {
     }
 }
 
-pub(super) fn events(sql: &Connection, keys: &Keyring, seqs: &[u64]) -> Result<Vec<Option<Arc<Event>>>, Fault> {
+pub(super) const NAME_OF_EVENT: &str = "select id, tenant_id from events where seq = ?1";
+
+pub(super) fn events(sql: &Connection, keys: &Keyring, seqs: &[u64]) -> Result<Vec<StoredEvent>, Fault> {
     let mut opener = Opener::new(sql, keys);
     let mut by_seq = sql.prepare_cached(EVENT_BY_SEQ)?;
     let mut found = Vec::with_capacity(seqs.len());
     for seq in seqs {
-        let mut rows = by_seq.query([row::number(*seq)])?;
-        let event = rows.next()?.map_or(Ok(None), |row| opener.event(row))?;
-        found.push(event.map(Arc::new));
+        let read = by_seq.query([row::number(*seq)]).map_err(Fault::from).and_then(|mut rows| {
+            let row = rows.next()?;
+            row.map_or(Ok(None), |row| opener.event(row))
+        });
+        found.push(match read {
+            Ok(Some(event)) => StoredEvent::Readable(Arc::new(event)),
+            Ok(None) => StoredEvent::Gone,
+            Err(fault) if fault.is_damage() => {
+                let (event_id, tenant_id) = name(sql, *seq).unzip();
+                StoredEvent::Unreadable(Unreadable { event_id, tenant_id, why: fault.in_full() })
+            }
+            Err(fault) => return Err(fault),
+        });
     }
     Ok(found)
+}
+
+/// What an event that cannot be read is called, if that can be read.
+fn name(sql: &Connection, seq: u64) -> Option<(EventId, TenantId)> {
+    let mut name = sql.prepare_cached(NAME_OF_EVENT).ok()?;
+    name.query_row([row::number(seq)], |row| Ok((row::event_id(row, 0)?, TenantId(row::id(row, 1)?)))).ok()
 }
 
 pub(super) fn event(

@@ -1,6 +1,6 @@
 //! One transaction: the writes of a batch, and what is counted along with them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use doorstep_core::id::{DestinationId, TenantId};
@@ -9,6 +9,7 @@ use doorstep_core::store::{Ages, Purged, StoreError, Tally, Write, Written};
 use doorstep_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, Transaction, TransactionBehavior, params};
 
+use super::count_file::{CountFile, Counts};
 use super::fault::{Fault, told};
 use super::log::Log;
 use super::statements::Statements;
@@ -28,8 +29,10 @@ pub(super) struct Writer {
     event_stretches: Stretches,
     tenant_keys: HashMap<TenantId, Arc<TenantKey>>,
     usages: Usages,
+    reported_keys: HashSet<TenantId>,
     may_seal: bool,
     log: Log,
+    count_file: CountFile,
     /// A transaction has begun and has come to no end, good or bad.
     under_way: bool,
 }
@@ -40,14 +43,33 @@ pub(super) struct Counters {
     pub(super) event_seq: i64,
     pub(super) seq: i64,
     pub(super) attempt: i64,
+    /// Transactions that changed something.
+    pub(super) commits: i64,
+}
+
+impl Counters {
+    pub(super) fn counts(self) -> Counts {
+        let Self { event_seq, seq, attempt, commits } = self;
+        let [commits, events, deliveries, attempts] = [commits, event_seq, seq, attempt].map(i64::cast_unsigned);
+        Counts { commits, events, deliveries, attempts }
+    }
+
+    pub(super) fn read(sql: &Connection) -> rusqlite::Result<Self> {
+        let counters = "select last_event_seq, last_seq, last_attempt, commits from counters";
+        sql.query_row(counters, [], |row| {
+            Ok(Self { event_seq: row.get(0)?, seq: row.get(1)?, attempt: row.get(2)?, commits: row.get(3)? })
+        })
+    }
 }
 
 impl Writer {
-    pub(super) fn new(connection: Connection, keys: Arc<Keyring>, quota: Quota) -> Result<Self, Fault> {
-        let sql = "select last_event_seq, last_seq, last_attempt from counters";
-        let counters = connection.query_row(sql, [], |row| {
-            Ok(Counters { event_seq: row.get(0)?, seq: row.get(1)?, attempt: row.get(2)? })
-        })?;
+    pub(super) fn new(
+        connection: Connection,
+        keys: Arc<Keyring>,
+        quota: Quota,
+        count_file: CountFile,
+    ) -> Result<Self, Fault> {
+        let counters = Counters::read(&connection)?;
         let may_seal = keys.seals_payloads() || connection.prepare("select 1 from tenant_keys")?.exists([])?;
         // Whoever was here before may have come to its end between an erasure and this.
         let mut log = Log::to_empty();
@@ -60,8 +82,10 @@ impl Writer {
             event_stretches: Stretches::default(),
             tenant_keys: HashMap::new(),
             usages: Usages::new(quota),
+            reported_keys: HashSet::new(),
             may_seal,
             log,
+            count_file,
             under_way: false,
         })
     }
@@ -119,21 +143,32 @@ impl Writer {
             event_stretches: &mut self.event_stretches,
             tenant_keys: &mut self.tenant_keys,
             usages: &mut self.usages,
+            reported_keys: &mut self.reported_keys,
             may_seal: self.may_seal,
             destinations: HashMap::new(),
             queued: BTreeMap::new(),
             minutes: BTreeMap::new(),
             erased: false,
         };
+        let changes = transaction.total_changes();
         let answer = work(&mut batch)?;
         let erased = batch.erased;
-        let counters = batch.finish(self.counters)?;
+        let counters = batch.finish(changes)?;
         transaction.commit()?;
-        self.counters = counters;
+        if self.counters != counters {
+            self.counters = counters;
+            self.count_file.committed(counters.counts());
+        }
         if erased {
             self.log = Log::to_empty();
         }
         Ok(answer)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.count_file.close();
     }
 }
 
@@ -146,6 +181,8 @@ pub(super) struct Batch<'a> {
     pub(super) event_stretches: &'a mut Stretches,
     pub(super) tenant_keys: &'a mut HashMap<TenantId, Arc<TenantKey>>,
     pub(super) usages: &'a mut Usages,
+    /// Tenants whose key cannot be read, and of which that was said.
+    pub(super) reported_keys: &'a mut HashSet<TenantId>,
     /// Events may be sealed: without it, nobody has to look.
     pub(super) may_seal: bool,
     /// Which of those that were asked for are there, and whose they are.
@@ -230,7 +267,8 @@ impl Batch<'_> {
         self.add_queued(destination_id, by)
     }
 
-    fn finish(mut self, before: Counters) -> Result<Counters, Fault> {
+    /// `changes`: how many there were before this batch. One that changes nothing is not counted, and costs no write.
+    fn finish(mut self, changes: u64) -> Result<Counters, Fault> {
         for (destination_id, by) in std::mem::take(&mut self.queued).into_iter().filter(|(_, by)| *by != 0) {
             self.execute(
                 "insert into backlogs (destination_id, queued) values (?1, ?2)
@@ -242,11 +280,12 @@ impl Batch<'_> {
             self.save_minute(minute, destination_id, &tally)?;
         }
         self.save_usages()?;
-        if self.counters != before {
-            let Counters { event_seq, seq, attempt } = self.counters;
+        if self.sql.total_changes() != changes {
+            self.counters.commits += 1;
+            let Counters { event_seq, seq, attempt, commits } = self.counters;
             self.execute(
-                "update counters set last_event_seq = ?1, last_seq = ?2, last_attempt = ?3",
-                params![event_seq, seq, attempt],
+                "update counters set last_event_seq = ?1, last_seq = ?2, last_attempt = ?3, commits = ?4",
+                params![event_seq, seq, attempt, commits],
             )?;
         }
         Ok(self.counters)

@@ -7,12 +7,18 @@ use thiserror::Error;
 /// What can go wrong while a verb runs. Whatever is not SQLite's own trouble is something stored that cannot be read.
 #[derive(Debug, Error)]
 pub(super) enum Fault {
-    #[error(transparent)]
-    Sqlite(#[from] rusqlite::Error),
+    #[error("{}", said(.0))]
+    Sqlite(rusqlite::Error),
     #[error("{what} cannot be read")]
     Unreadable { what: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
     #[error("{what} is missing")]
     Missing { what: &'static str },
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
 }
 
 impl Fault {
@@ -20,6 +26,41 @@ impl Fault {
         what: &'static str,
     ) -> impl FnOnce(Box<dyn std::error::Error + Send + Sync>) -> Self + Copy {
         move |source| Self::Unreadable { what, source }
+    }
+
+    /// Whether what is stored is at fault. Otherwise SQLite is in trouble, and waiting may help.
+    pub(super) fn is_damage(&self) -> bool {
+        match self {
+            Self::Sqlite(error) => {
+                !may_pass(error) && error.sqlite_error_code() != Some(ErrorCode::OperationInterrupted)
+            }
+            Self::Unreadable { .. } | Self::Missing { .. } => true,
+        }
+    }
+
+    /// With its causes, for the log.
+    pub(super) fn in_full(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            text = format!("{text}: {error}");
+            cause = error.source();
+        }
+        text
+    }
+}
+
+/// What SQLite says, in a line. Its own form repeats the whole statement, which helps nobody who reads a log.
+pub(super) fn said(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+        error if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
+            "it is no SQLite database, or its first page is damaged".to_owned()
+        }
+        error if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
+            format!("the database file is damaged: {error}")
+        }
+        error => error.to_string(),
     }
 }
 

@@ -15,6 +15,7 @@ use super::batch::Batch;
 use super::captured;
 use super::fault::Fault;
 use super::row;
+use crate::seal::digest::DIGEST_LEN;
 use crate::seal::payload::{Content, TenantKey};
 use crate::seal::{KeyId, Keyring, SealError};
 
@@ -33,6 +34,8 @@ pub(super) struct Kept<'e> {
     pub(super) headers: Option<Vec<u8>>,
     pub(super) payload: Cow<'e, [u8]>,
     pub(super) key: Option<[u8; 8]>,
+    /// Of one that is not encrypted: what is encrypted shows by itself that it was changed.
+    pub(super) digest: Option<[u8; DIGEST_LEN]>,
 }
 
 /// How something that belongs to an event is kept.
@@ -48,12 +51,13 @@ impl Batch<'_> {
     pub(super) fn payload_of<'e>(&mut self, event: &'e Event) -> Result<Kept<'e>, Fault> {
         let headers = row::event_headers(event)?;
         if !self.keys.seals_payloads() {
-            return Ok(Kept { headers, payload: Cow::Borrowed(&event.payload), key: None });
+            let digest = self.keys.digests().map(|key| key.digest(event));
+            return Ok(Kept { headers, payload: Cow::Borrowed(&event.payload), key: None, digest });
         }
         let key = self.tenant_key(event.tenant_id)?;
         let headers = headers.map(|headers| key.seal(Content::Headers(&event.id), &headers));
         let payload = Cow::Owned(key.seal(Content::Payload(&event.id), &event.payload));
-        Ok(Kept { headers, payload, key: Some(key.id.bytes()) })
+        Ok(Kept { headers, payload, key: Some(key.id.bytes()), digest: None })
     }
 
     /// How what is captured of a delivery of this event is to be kept: like its payload.
@@ -74,6 +78,16 @@ impl Batch<'_> {
             Err(fault @ (Fault::Sqlite(_) | Fault::Missing { .. })) => return Err(fault),
         };
         Ok(key.filter(|key| key.id.bytes() == key_id).map_or(Cover::Erased, Cover::Sealed))
+    }
+
+    /// Says once that a tenant's events are refused: it may send thousands a second.
+    pub(super) fn report_key(&mut self, tenant_id: TenantId, fault: &Fault) {
+        if self.reported_keys.len() >= KEYS_KEPT {
+            self.reported_keys.clear();
+        }
+        if self.reported_keys.insert(tenant_id) {
+            tracing::error!(%tenant_id, error = fault.in_full(), "the key of a tenant's payloads cannot be read: its events are refused");
+        }
     }
 
     fn tenant_key(&mut self, tenant_id: TenantId) -> Result<Arc<TenantKey>, Fault> {
@@ -133,10 +147,12 @@ impl<'a> Opener<'a> {
         Self { sql, keys, tenant_keys: HashMap::new() }
     }
 
-    /// The event with its payload and headers in the clear; `None` if they were erased. The row has a column `payload_key`.
+    /// The event as it was accepted, with its payload and headers in the clear; `None` if they were erased. The row has the columns
+    /// `seq`, `payload_key` and `digest`.
     pub(super) fn event(&mut self, row: &Row<'_>) -> Result<Option<Event>, Fault> {
         let (mut event, mut headers) = row::event(row)?;
-        if let Some(key_id) = row.get::<_, Option<[u8; 8]>>("payload_key")? {
+        let sealed_with = row.get::<_, Option<[u8; 8]>>("payload_key")?;
+        if let Some(key_id) = sealed_with {
             let Some(key) = self.key(event.tenant_id, key_id)? else { return Ok(None) };
             let unreadable = |error: SealError| Fault::unreadable("a payload")(error.into());
             event.payload = key.unseal(Content::Payload(&event.id), event.payload.into()).map_err(unreadable)?;
@@ -146,7 +162,22 @@ impl<'a> Opener<'a> {
         }
         row::read_event_headers(&mut event, headers.as_deref())
             .map_err(|error| Fault::unreadable("headers")(error.into()))?;
+        if sealed_with.is_none() {
+            self.compare(&event, row)?;
+        }
         Ok(Some(event))
+    }
+
+    /// Whether it is as its digest says. Events from before digests were kept are taken as they are.
+    fn compare(&self, event: &Event, row: &Row<'_>) -> Result<(), Fault> {
+        let Some(key) = self.keys.digests() else { return Ok(()) };
+        let differs = |why: &str| Err(Fault::unreadable("a payload")(why.into()));
+        match row.get::<_, Option<[u8; DIGEST_LEN]>>("digest")? {
+            Some(digest) if digest == key.digest(event) => Ok(()),
+            Some(_) => differs("the event is not as it was accepted: it was damaged or changed on disk"),
+            None if key.covers(row.get("seq")?) => differs("its digest is missing"),
+            None => Ok(()),
+        }
     }
 
     /// An attempt with what was captured of it in the clear; without that if it was erased. The row has a column `sealed_with`.
@@ -170,7 +201,7 @@ impl<'a> Opener<'a> {
     }
 }
 
-fn read_key(sql: &Connection, keys: &Keyring, tenant_id: TenantId) -> Result<Option<TenantKey>, Fault> {
+pub(super) fn read_key(sql: &Connection, keys: &Keyring, tenant_id: TenantId) -> Result<Option<TenantKey>, Fault> {
     let found: Option<([u8; 8], Vec<u8>)> = sql
         .prepare_cached(TENANT_KEY)?
         .query_row([tenant_id.0.to_be_bytes()], |row| Ok((row.get(0)?, row.get(1)?)))

@@ -30,13 +30,13 @@ fn seeded(n: u32) -> Connection {
         insert into delivery_seqs select randomblob(16), n from n;
         insert into deliveries
             select n.n, randomblob(16), n.n, dst.id, n.n % 2, n.n % 10 = 0, n.n, 0, 0, 0, 0, n.n + 1000,
-                iif(n.n % 5 = 0, 'k' || n.n % 100, null), iif(n.n % 5 = 0, n.n, null), iif(n.n % 5 = 0, n.n, null), null
+                iif(n.n % 5 = 0, 'k' || n.n % 100, null), iif(n.n % 5 = 0, n.n, null), iif(n.n % 5 = 0, n.n, null), null, 0
             from n join dst on dst.n = n.n % 1000 + 1;
         insert into delivered
-            select n.n, randomblob(16), n.n, dst.id, n.n, 1, 1, 0, 0, 0, null, null, 200, n.n
+            select n.n, randomblob(16), n.n, dst.id, n.n, 1, 1, 0, 0, 0, null, null, 200, n.n, 0
             from n join dst on dst.n = n.n % 1000 + 1 where n.n % 10 = 0;
         insert into dead
-            select n.n, randomblob(16), n.n, dst.id, n.n, 1, 1, 0, 0, 0, 'k', n.n, 400, n.n, 0, null, 1, n.n
+            select n.n, randomblob(16), n.n, dst.id, n.n, 1, 1, 0, 0, 0, 'k', n.n, 400, n.n, 0, null, 1, n.n, 0
             from n join dst on dst.n = n.n % 1000 + 1 where n.n % 10 = 0;
         insert into attempts (n, delivery_seq, id, number, started_at, status, fault, took_dns, took_connect, took_tls, took_first_byte, took_total,
             request_headers, response_headers, response_truncated, sealed_with, response_body)
@@ -88,6 +88,7 @@ fn every_statement_uses_the_index_that_was_made_for_it() {
         (payload::KEY_OF_EVENT, vec!["events USING INTEGER PRIMARY KEY (rowid=?)"]),
         (accept::EVENT_OF_KEY, vec!["events USING INDEX events_by_key (tenant_id=? AND idempotency_key=?)"]),
         (accept::IS_EVENT, vec!["events USING COVERING INDEX events_by_id (id=? AND tenant_id=?)"]),
+        (accept::NAME_OF_EVENT, vec!["events USING INTEGER PRIMARY KEY (rowid=?)"]),
         (accept::EVENTS_BY_ID, vec!["e USING INDEX events_by_id (id=?)"]),
         (list::OF_EVENT, vec!["e USING INDEX events_by_id (id=? AND tenant_id=?)"]),
         (list::OF_NAMESAKES, vec!["e USING INDEX events_by_id (id=?)"]),
@@ -254,7 +255,7 @@ fn the_age_of_a_large_backlog_is_found_at_the_front() {
             select n, x'00', 'e' || n, 'a.b', n, 1, 1, n, 'text/plain', null, null, null, null, null, null, null, null, x'00' from n;
         insert into deliveries
             select n, randomblob(16), n, iif(n <= $others, x'09', x'00000000000000000000000000000001'), n % 2, 0, -n, 0, 0, 0, 0, n,
-                null, null, null, null
+                null, null, null, null, 0
             from n;
         commit;";
     sql.execute_batch(&fill.replace("$rows", &n.to_string()).replace("$others", "500")).unwrap();

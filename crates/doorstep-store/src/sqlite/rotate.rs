@@ -101,7 +101,7 @@ struct Records {
     place: fn(&Row<'_>) -> rusqlite::Result<Place>,
 }
 
-const EVERYTHING_SEALED: [Records; 2] = [
+const EVERYTHING_SEALED: [Records; 3] = [
     Records {
         what: "a destination's secrets",
         select: "select id, tenant_id, secrets from destinations where id > ?1 order by id limit ?2",
@@ -113,6 +113,12 @@ const EVERYTHING_SEALED: [Records; 2] = [
         select: "select tenant_id, id, sealed from tenant_keys where tenant_id > ?1 order by tenant_id limit ?2",
         update: "update tenant_keys set sealed = ?2 where tenant_id = ?1",
         place: |row| Ok(Place::TenantKey(TenantId(row::id(row, 0)?), KeyId::from_bytes(row.get(1)?))),
+    },
+    Records {
+        what: "the key of the payloads' digests",
+        select: "select id, id, sealed from digest_keys where id > ?1 order by id limit ?2",
+        update: "update digest_keys set sealed = ?2 where id = ?1",
+        place: |row| Ok(Place::DigestKey(KeyId::from_bytes(row.get(0)?))),
     },
 ];
 

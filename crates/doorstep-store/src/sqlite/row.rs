@@ -21,7 +21,7 @@ use super::fault::Fault;
 macro_rules! delivery_columns {
     () => {
         "d.id, d.event_seq, d.destination_id, d.seq, d.due_at, d.requests, d.attempts, d.ambiguous, d.last_delay, \
-         d.give_up_at, d.ordering_key, d.sequence"
+         d.give_up_at, d.ordering_key, d.sequence, d.unreadable"
     };
 }
 pub(super) use delivery_columns;
@@ -35,7 +35,7 @@ macro_rules! of_a_destination {
 pub(super) use of_a_destination;
 
 /// How many they are.
-pub(super) const DELIVERY_COLUMNS: usize = 12;
+pub(super) const DELIVERY_COLUMNS: usize = 13;
 
 pub(super) fn delivery(row: &Row<'_>) -> rusqlite::Result<Delivery> {
     let key: Option<Arc<str>> = row.get(10)?;
@@ -54,6 +54,7 @@ pub(super) fn delivery(row: &Row<'_>) -> rusqlite::Result<Delivery> {
             give_up_at: Timestamp(row.get(9)?),
         },
         ordering: key.zip(sequence).map(|(key, sequence)| OrderingSlot { key, sequence: sequence.cast_unsigned() }),
+        unreadable: row.get(12)?,
     })
 }
 

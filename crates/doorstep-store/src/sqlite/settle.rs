@@ -24,7 +24,7 @@ pub(super) const STANDING: &str =
 
 pub(super) const RETRY: &str = "
     update deliveries set track = ?2, due_at = ?3, requests = ?4, attempts = ?5, ambiguous = ?6, last_delay = ?7,
-        last_status = ?8
+        last_status = ?8, unreadable = ?9
     where seq = ?1";
 
 pub(super) const REMOVE: &str = "delete from deliveries where seq = ?1";
@@ -114,6 +114,7 @@ impl Batch<'_> {
                 progress.ambiguous,
                 progress.last_delay.0.cast_signed(),
                 last_status,
+                delivery.unreadable,
             ],
         )?;
         Ok(())
@@ -126,7 +127,8 @@ impl Batch<'_> {
     }
 
     fn insert_delivered(&self, delivery: &Delivery, last_status: Option<u16>, at: Timestamp) -> Result<(), Fault> {
-        let Delivery { id, event_seq, destination_id, seq, due_at, requests, progress, ordering } = delivery;
+        let Delivery { id, event_seq, destination_id, seq, due_at, requests, progress, ordering, unreadable: _ } =
+            delivery;
         self.execute(
             INSERT_DELIVERED,
             params![
@@ -157,7 +159,8 @@ impl Batch<'_> {
         death: &Death<'_>,
         at: Timestamp,
     ) -> Result<(), Fault> {
-        let Delivery { id, event_seq, destination_id, seq, due_at, requests, progress, ordering } = delivery;
+        let Delivery { id, event_seq, destination_id, seq, due_at, requests, progress, ordering, unreadable: _ } =
+            delivery;
         self.execute(
             INSERT_DEAD,
             params![

@@ -1,5 +1,6 @@
 //! What only a store on disk can get wrong.
 
+mod damage;
 mod erasing;
 mod growth;
 
@@ -9,12 +10,14 @@ use std::time::Duration;
 
 use doorstep_core::audit::{Action, Actor};
 use doorstep_core::delivery::{BehindDead, Track};
-use doorstep_core::event::NewEvent;
+use doorstep_core::event::{Event, NewEvent};
 use doorstep_core::id::{DeliveryId, DestinationId, TenantId};
 use doorstep_core::reach::Reach;
 use doorstep_core::retry::Decision;
 use doorstep_core::search::read_types;
-use doorstep_core::store::{AuditFilter, DeliveryFilter, DueQuery, Page, Store, StoreError, Write, Written};
+use doorstep_core::store::{
+    AuditFilter, DeliveryFilter, DueQuery, Page, Refusal, Store, StoreError, StoredEvent, Write, Written,
+};
 use rusqlite::Connection;
 use serde_json::json;
 
@@ -169,14 +172,14 @@ fn what_cannot_be_read_is_said_to_be_corrupt_and_the_rest_goes_on() {
         |destination_id| wait(store.due(vec![DueQuery { destination_id, track: Track::First, after: None, limit: 9 }]));
     assert!(matches!(due(bad), Err(StoreError::Corrupt(_))));
     assert!(due(good).is_ok());
-    assert!(matches!(wait(store.events(vec![1])), Err(StoreError::Corrupt(_))));
-    assert!(ask(store.events(vec![2]))[0].is_some());
+    assert!(matches!(ask(store.events(vec![1]))[..], [StoredEvent::Unreadable(_)]));
+    assert!(ask(store.events(vec![2]))[0].readable().is_some());
     assert!(matches!(wait(store.destinations(None, 9)), Err(StoreError::Corrupt(_))));
     assert_eq!(ask(store.destinations(Some(bad), 9)).len(), 1);
     assert!(matches!(wait(store.delivery(Reach::All, DeliveryId(1))), Err(StoreError::Corrupt(_))));
     let Written::Accepted { available, .. } = &made[3] else { panic!("{made:?}") };
     one(&store, settle(&available[0], Decision::Delivered, BehindDead::Skip, NOW)).unwrap();
-    assert!(matches!(one(&store, accept(1, None)), Err(StoreError::Corrupt(_))));
+    assert_eq!(one(&store, accept(1, None)).unwrap(), Written::Refused(Refusal::EventUnreadable));
     one(&store, accept(3, None)).unwrap();
 }
 
@@ -405,7 +408,7 @@ fn the_master_key_is_changed_a_little_at_a_time_and_goes_on_where_it_was_interru
 
     let taken = DataDir::take(directory.path()).unwrap();
     let go_on = |_| ControlFlow::Continue(());
-    assert_eq!(taken.rotate(&both(), 4, |_| NOW, go_on).unwrap(), Rotated { moved: 13, finished: true });
+    assert_eq!(taken.rotate(&both(), 4, |_| NOW, go_on).unwrap(), Rotated { moved: 14, finished: true });
     assert_eq!(taken.rotate(&both(), 4, |_| NOW, go_on).unwrap(), Rotated { moved: 0, finished: true });
     drop(taken);
     assert!(matches!(open(directory.path()).unwrap_err(), OpenError::OtherKey { .. }));
@@ -457,12 +460,12 @@ fn payloads_are_sealed_if_asked_for_and_no_trace_of_an_erased_key_stays() {
     let both = keys(2).and_opens(MasterKey::new(&[1; KEY_LEN]));
     let taken = DataDir::take(directory.path()).unwrap();
     let rotated = taken.rotate(&both, 4, |_| NOW, |_| ControlFlow::Continue(())).unwrap();
-    assert_eq!(rotated, Rotated { moved: 2, finished: true }, "a destination and a tenant's key");
+    assert_eq!(rotated, Rotated { moved: 3, finished: true }, "a destination, a tenant's key and the digests' key");
     drop(taken);
     let store = open(false, 2).unwrap();
     for (event, n) in ask(store.events(vec![1, 2])).iter().zip(1..) {
-        assert_eq!(event.as_ref().unwrap().payload, of(n));
-        assert_eq!(event.as_ref().unwrap().headers.len(), 1);
+        assert_eq!(event.readable().unwrap().payload, of(n));
+        assert_eq!(event.readable().unwrap().headers.len(), 1);
     }
 
     let sealed: Vec<u8> =
@@ -471,7 +474,7 @@ fn payloads_are_sealed_if_asked_for_and_no_trace_of_an_erased_key_stays() {
     assert_eq!(one(&store, Write::ErasePayloads { tenant_id: TENANT }).unwrap(), Written::Saved);
     assert!(!holds(&on_disk(directory.path()), &sealed), "neither in unused pages nor in the log");
     let left = ask(store.events(vec![1, 2]));
-    assert!(left[0].is_some() && left[1].is_none(), "what was not encrypted stays");
+    assert!(left[0].readable().is_some() && left[1] == StoredEvent::Gone, "what was not encrypted stays");
 }
 
 #[test]
@@ -481,8 +484,8 @@ fn a_payload_that_was_moved_to_another_event_does_not_open() {
     ask(store.write(vec![put(DST), accept(1, None), accept(2, None)], NOW));
     let moved = "update events set payload = (select payload from events where seq = 1) where seq = 2";
     database(directory.path()).execute(moved, []).unwrap();
-    assert!(matches!(wait(store.events(vec![2])), Err(StoreError::Corrupt(_))));
-    assert!(ask(store.events(vec![1]))[0].is_some());
+    assert!(matches!(ask(store.events(vec![2]))[..], [StoredEvent::Unreadable(_)]));
+    assert!(ask(store.events(vec![1]))[0].readable().is_some());
 }
 
 /// A key that was made in a batch that failed is not on disk: nothing may be sealed with it afterwards.
@@ -495,5 +498,38 @@ fn a_tenants_key_goes_with_the_batch_that_made_it() {
     assert!(one(&store, accept(1, None)).is_err());
     meddle(&store, |sql| sql.execute_batch("alter table away rename to counters").unwrap());
     one(&store, accept(1, None)).unwrap();
-    assert!(ask(store.events(vec![1]))[0].is_some());
+    assert!(ask(store.events(vec![1]))[0].readable().is_some());
+}
+
+/// Its master key was lost, or its row was damaged: that is one tenant's trouble.
+#[test]
+fn a_tenants_key_that_cannot_be_opened_fails_that_tenants_events_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let open =
+        || SqliteStore::open(directory.path(), keys(1).sealing_payloads(true), &SqliteLimits::default()).unwrap();
+    let of = |n: u128, tenant_id| {
+        let event = Event { tenant_id, ..event(&format!("event-{n}"), None, NOW) };
+        Write::Accept(Box::new(NewEvent { event, key: None, deliveries: vec![new_delivery(n, DST)] }))
+    };
+    let (broken, well) = (TENANT, TenantId(8));
+    let store = open();
+    let made = ask(store.write(vec![put(DST), of(1, broken), of(2, well), of(3, broken)], NOW));
+    drop(store);
+    let changed = database(directory.path())
+        .execute("update tenant_keys set sealed = zeroblob(109) where tenant_id = ?1", [broken.0.to_be_bytes()]);
+    assert_eq!(changed.unwrap(), 1);
+    let store = open();
+    let read = ask(store.events(vec![1, 2, 3]));
+    assert!(matches!(read[..], [StoredEvent::Unreadable(_), StoredEvent::Readable(_), StoredEvent::Unreadable(_)]));
+    let StoredEvent::Unreadable(what) = &read[0] else { unreachable!() };
+    assert_eq!((what.event_id.as_ref().unwrap().as_str(), what.tenant_id), ("event-1", Some(broken)));
+    assert!(what.why.starts_with("a tenant's key cannot be read: "), "{}", what.why);
+    let Written::Accepted { available, .. } = &made[1] else { panic!("{made:?}") };
+    let settled = settle(&available[0], Decision::Delivered, BehindDead::Skip, NOW);
+    let written = ask(store.write(vec![of(4, well), of(5, broken), of(1, broken), settled, of(6, well)], NOW));
+    let refused = Written::Refused(Refusal::TenantKeyUnreadable);
+    assert!(matches!(written[0], Written::Accepted { duplicate: false, .. }), "{written:?}");
+    assert_eq!(written[1..3], [refused.clone(), refused]);
+    assert!(matches!(written[3..], [Written::Settled { .. }, Written::Accepted { .. }]), "{written:?}");
+    assert!(ask(store.events(vec![4, 5])).iter().all(|event| event.readable().is_some()), "no gap in the numbers");
 }

@@ -25,3 +25,4 @@ mod targets;
 mod hostile;
 mod drain;
 mod disk;
+mod damage;

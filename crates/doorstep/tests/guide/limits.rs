@@ -8,16 +8,16 @@ use std::time::Duration;
 use doorstep_core::store::{ATTEMPTS_TOLD_MAX, CAPTURED_TOLD_MAX};
 use doorstep_core::time::Millis;
 use doorstep_core::{
-    address, api_key, audit, clock, consent, custom_headers, event_type, filter, gate, hints, id, outcome, output,
-    quota, retry, route, scheduler, search, signature,
+    address, api_key, audit, clock, consent, custom_headers, delivery, event_type, filter, gate, hints, id, outcome,
+    output, quota, retry, route, scheduler, search, signature,
 };
 use doorstep_engine::{
-    compute_pool, consent as asking, desk, events, maintain, resolve, sender, timekeeper, trials, writer,
+    compute_pool, consent as asking, desk, events, maintain, resolve, sender, timekeeper, trials, unreadable, writer,
 };
 use doorstep_server::Limits;
 use doorstep_server::connections::{ConnectionLimits, PEERS_PART};
 use doorstep_server::watchers;
-use doorstep_store::sqlite::SqliteLimits;
+use doorstep_store::sqlite::{LOGS_KEPT_MAX, NAMED_MAX, SqliteLimits};
 use serde_json::Value;
 
 use crate::support::in_repository;
@@ -206,6 +206,10 @@ fn the_engine_the_sender_and_the_store_are_bounded_as_the_page_says() {
     let of_tenant = "tests of a tenant's destinations, and questions that people want asked";
     says(engine, of_tenant, &[format!("{} a second", rate.per_second), count(rate.burst)]);
     says(engine, "time for a test", &[millis(trials::TRIAL_TIMEOUT_MAX)]);
+    let rests = [millis(delivery::UNREADABLE_REST), millis(delivery::UNREADABLE_REST_MAX)];
+    says(engine, "rest of a delivery whose payload cannot be read", &rests);
+    let named = format!("{} a minute", unreadable::NAMED_PER_MINUTE);
+    says(engine, "payloads that cannot be read, named in the log", &[named]);
 
     let (deadlines, pool) = (sender::Deadlines::default(), sender::PoolLimits::default());
     assert!(deadlines.dns == deadlines.connect && deadlines.connect == deadlines.tls, "the page has one row for them");
@@ -236,6 +240,9 @@ fn the_engine_the_sender_and_the_store_are_bounded_as_the_page_says() {
     says(sending, "allowed ranges (`allow_targets`)", &[count(address::ALLOWED_RANGES_MAX)]);
 
     let limits = SqliteLimits::default();
+    says(store, "check of a database that was not closed in good order", &[duration(limits.check_max)]);
+    says(store, "copies of a write-ahead log from which something was missing", &[count(LOGS_KEPT_MAX)]);
+    says(store, "faults of one kind that `doorstep check --deep` names", &[count(NAMED_MAX)]);
     says(store, "batches that wait to be written", &[count(limits.writes_queued_max)]);
     says(store, "reads that wait", &[count(limits.reads_queued_max)]);
     says(store, "threads that read for the engine, and for people", &[count(limits.readers)]);

@@ -132,6 +132,8 @@ fn what_was_there_before_is_counted_by_the_migration() {
          drop table tenant_usage; drop index ordering_keys_by_day; drop index removed_by_time;
          alter table events drop column stored_bytes; alter table attempts drop column stored_bytes; alter table attempts drop column tenant_id;
          alter table ordering_keys drop column used_day; alter table removed_destinations drop column removed_at;
+         alter table deliveries drop column unreadable; alter table delivered drop column unreadable; alter table dead drop column unreadable;
+         alter table counters drop column commits; alter table events drop column digest; drop table digest_keys;
          pragma user_version = 1",
     )
     .unwrap();

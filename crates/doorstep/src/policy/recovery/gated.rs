@@ -77,6 +77,7 @@ fn new_delivery(story: &Story, seq: u64, now: Timestamp) -> Delivery {
         requests: 0,
         progress: Progress { attempts: 0, ambiguous: 0, last_delay: Millis::ZERO, give_up_at },
         ordering: None,
+        unreadable: 0,
     }
 }
 
