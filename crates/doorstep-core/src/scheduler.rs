@@ -10,6 +10,7 @@
 //! - A `Refill` sees everything that was settled by commands before it.
 //! - A `Refill` of an ordered destination sees only the first unfinished delivery of each key; when a settlement
 //!   releases a key, the next one arrives as `Available`.
+//! - A delivery is `Available` before it is `Withdrawn`. That it was sent again may be told before or after.
 //! - A settlement of a delivery that has ended, or that a person has sent again since (its `give_up_at` is another
 //!   then), changes nothing.
 //! - Every `Send` ends in exactly one `Answered`, `Interrupted`, `Voided` or `Unreadable`, every `Refill` in one `Refilled` or `RefillFailed`.
@@ -87,14 +88,19 @@ struct Flight {
 }
 
 impl Flight {
-    fn withdraw(&mut self) {
-        (self.withdrawn, self.again) = (true, None);
+    /// A person ended this life of the delivery. The news of a new life may have come first.
+    fn withdraw(&mut self, ended: &Delivery) {
+        if self.again.as_ref().is_some_and(|again| again.progress.give_up_at == ended.progress.give_up_at) {
+            self.again = None;
+        }
+        self.withdrawn |= self.delivery.progress.give_up_at == ended.progress.give_up_at;
     }
 
-    /// Its delivery is in the store and may go. That is no news, unless it is about another life than this one.
+    /// Its delivery is in the store and may go. That is no news, unless it is about another life than this one: then this one
+    /// has ended, and the news of that may come later.
     fn is_available(&mut self, delivery: &Delivery) {
-        if self.withdrawn && delivery.progress.give_up_at != self.delivery.progress.give_up_at {
-            self.again = Some(delivery.clone());
+        if delivery.progress.give_up_at != self.delivery.progress.give_up_at {
+            (self.withdrawn, self.again) = (true, Some(delivery.clone()));
         }
     }
 }
@@ -422,7 +428,7 @@ impl Scheduler {
 
     fn withdraw(&mut self, delivery: &Delivery, now: Timestamp) {
         if let Some(flight) = self.flights.get_mut(&delivery.id) {
-            return flight.withdraw();
+            return flight.withdraw(delivery);
         }
         if let Some(key) = self.key(delivery.destination_id) {
             self.take_out(key, delivery);
@@ -434,7 +440,7 @@ impl Scheduler {
     fn take_out(&mut self, key: LaneKey, delivery: &Delivery) {
         let Some(lane) = self.lane_mut(key) else { return };
         for track in Track::ALL {
-            lane.window_mut(track).remove(delivery.id);
+            lane.window_mut(track).remove(delivery);
         }
     }
 

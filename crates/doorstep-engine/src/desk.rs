@@ -252,10 +252,14 @@ impl Desk {
         delivery_id: DeliveryId,
         note: String,
     ) -> Result<Result<(), Refusal>, EngineFault> {
-        let (written, _untold) = self.change(mandate, Write::Abandon { delivery_id, note }).await?;
+        let (written, untold) = self.change(mandate, Write::Abandon { delivery_id, note }).await?;
         match written {
             Written::Refused(refusal) => return Ok(Err(refusal)),
             Written::Abandoned { ended, available } => {
+                // Whoever accepted it may not have told of it yet: that must not come after its end.
+                if let Some(untold) = &untold {
+                    untold.earlier_told().await;
+                }
                 self.ingest.run.tell(Input::Withdrawn { delivery: ended }).await;
                 self.available(available).await;
             }

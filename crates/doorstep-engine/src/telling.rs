@@ -1,87 +1,96 @@
-//! What was written is told before what was read.
+//! The scheduler hears of writes in an order that it can rely on.
 //!
-//! What a write makes available is told to the scheduler by whoever asked for the write, some time after it is on disk. A read
-//! may see it before that. Told first of the read, the scheduler would send the delivery, settle it and forget it, and then
-//! take the late news for another one. So a read is told only after everybody who had begun to write has told.
+//! What a write makes available is told to the scheduler by whoever asked for the write, some time after it is on disk. Two
+//! things must not come before it:
+//! - A read that saw the delivery. Told of the read first, the scheduler would send the delivery, settle it and forget it, and
+//!   then take the late news for another one.
+//! - The news that a person ended the delivery. Told of the end first, the scheduler would send what has ended, beside the next
+//!   delivery of its ordering key.
+//!
+//! So each telling has a number, in the order in which the writes are committed, and both wait for the earlier ones.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tellings(Arc<Mutex<Ages>>);
-
-/// Those who have begun, by when: an age ends when somebody waits for it, and the next one begins.
-#[derive(Debug, Default)]
-struct Ages {
-    /// The number of the first one.
-    first: u64,
-    /// Oldest first; new ones join the last.
-    open: VecDeque<Age>,
-}
+pub(crate) struct Tellings(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
-struct Age {
-    untold: usize,
-    waiting: Vec<oneshot::Sender<()>>,
+struct State {
+    next: u64,
+    /// Tellings that have begun and not ended.
+    open: BTreeSet<u64>,
+    /// Waiting until no telling before this number is open.
+    waiting: BTreeMap<u64, Vec<oneshot::Sender<()>>>,
 }
 
 /// Somebody has begun to write. Dropped when all is told that there is to tell.
 #[derive(Debug)]
 pub struct Telling {
-    age: u64,
+    number: u64,
     all: Tellings,
 }
 
 impl Tellings {
     pub(crate) fn begin(&self) -> Telling {
-        let mut ages = self.lock();
-        if ages.open.is_empty() {
-            ages.open.push_back(Age::default());
-        }
-        let age = ages.first + ages.open.len() as u64 - 1;
-        if let Some(last) = ages.open.back_mut() {
-            last.untold += 1;
-        }
-        Telling { age, all: self.clone() }
+        self.begin_with(|| ()).0
     }
 
-    /// Returns once all who have begun by now have told. Whoever begins later is not waited for.
+    /// Begins, and hands the write over before anybody else can begin: numbers are in the order of the commits.
+    pub(crate) fn begin_with<T>(&self, hand_over: impl FnOnce() -> T) -> (Telling, T) {
+        let mut state = self.lock();
+        let number = state.next;
+        state.next += 1;
+        state.open.insert(number);
+        let handed_over = hand_over();
+        drop(state);
+        (Telling { number, all: self.clone() }, handed_over)
+    }
+
+    /// Returns once all that have begun by now have ended. Those that begin later are not waited for.
     pub(crate) async fn all_told(&self) {
+        let next = self.lock().next;
+        self.told_before(next).await;
+    }
+
+    async fn told_before(&self, number: u64) {
         let told = {
-            let mut ages = self.lock();
-            if ages.open.iter().all(|age| age.untold == 0) {
+            let mut state = self.lock();
+            if state.open.first().is_none_or(|first| *first >= number) {
                 return;
             }
             let (waits, told) = oneshot::channel();
-            if let Some(last) = ages.open.back_mut() {
-                last.waiting.push(waits);
-            }
-            ages.open.push_back(Age::default());
+            state.waiting.entry(number).or_default().push(waits);
             told
         };
         // Answered or dropped, it is over.
         let _ = told.await;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Ages> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Telling {
+    /// Returns once all that was written before this is told.
+    pub async fn earlier_told(&self) {
+        self.all.told_before(self.number).await;
     }
 }
 
 impl Drop for Telling {
     fn drop(&mut self) {
-        let mut ages = self.all.lock();
-        let at = usize::try_from(self.age - ages.first).unwrap_or(usize::MAX);
-        if let Some(age) = ages.open.get_mut(at) {
-            age.untold -= 1;
-        }
-        while ages.open.len() > 1 && ages.open.front().is_some_and(|oldest| oldest.untold == 0) {
-            let over = ages.open.pop_front();
-            ages.first += 1;
-            for waits in over.into_iter().flat_map(|age| age.waiting) {
-                // Whoever waited may have gone.
+        let mut state = self.all.lock();
+        state.open.remove(&self.number);
+        let told_to = state.open.first().copied().unwrap_or(state.next);
+        while let Some(first) = state.waiting.first_entry()
+            && *first.key() <= told_to
+        {
+            for waits in first.remove() {
+                // The waiting task may be gone.
                 let _ = waits.send(());
             }
         }
@@ -127,6 +136,23 @@ mod tests {
         drop(slow);
         assert!(reader.now_or_never().is_some() && next_reader.now_or_never().is_some());
         tellings.all_told().await;
-        assert_eq!(tellings.lock().open.len(), 1, "nothing is left behind");
+        let state = tellings.lock();
+        assert!(state.open.is_empty() && state.waiting.is_empty(), "nothing is left behind: {state:?}");
+    }
+
+    #[tokio::test]
+    async fn an_end_is_told_after_what_was_written_before_it_and_waits_for_nothing_later() {
+        let tellings = Tellings::default();
+        let (accepted, ended) = (tellings.begin(), tellings.begin());
+        let also_ended = tellings.begin();
+        let mut end = pin!(ended.earlier_told());
+        assert!(end.as_mut().now_or_never().is_none(), "the delivery is not yet told of");
+        let mut next_end = pin!(also_ended.earlier_told());
+        assert!(next_end.as_mut().now_or_never().is_none());
+        drop(accepted);
+        assert!(end.now_or_never().is_some(), "it waits neither for itself nor for the later one");
+        assert!(next_end.as_mut().now_or_never().is_none());
+        drop(ended);
+        assert!(next_end.now_or_never().is_some());
     }
 }

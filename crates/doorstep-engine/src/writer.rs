@@ -202,12 +202,12 @@ impl Writer {
     /// Writes, or says why not: nothing was written then. For what a caller can ask again.
     pub async fn write(&self, writes: Vec<Write>) -> Result<Receipt, WriteFault> {
         let (done, answer) = oneshot::channel();
-        let untold = self.untold(&writes);
         let job = self.job(writes, true, done);
         if job.load.is_too_much(self.limits.bytes_max) {
             return Err(WriteFault::Busy);
         }
-        match self.jobs.try_send(job) {
+        let (untold, sent) = self.in_line(job, |job| self.jobs.try_send(job));
+        match sent {
             Ok(()) => {
                 let written = answer.await.unwrap_or(Err(WriteFault::Stopped))?;
                 Ok(Receipt { written, untold })
@@ -221,9 +221,10 @@ impl Writer {
     /// The job takes its place in line when this is called, not when the answer is awaited.
     pub async fn write_for_certain(&self, writes: Vec<Write>) -> Pending {
         let (done, answer) = oneshot::channel();
-        let untold = self.untold(&writes);
-        let sent = self.jobs.send(self.job(writes, false, done)).await;
-        Pending { answer: sent.is_ok().then_some(answer), untold }
+        let job = self.job(writes, false, done);
+        let Ok(room) = self.jobs.reserve().await else { return Pending { answer: None, untold: None } };
+        let (untold, ()) = self.in_line(job, |job| room.send(job));
+        Pending { answer: Some(answer), untold }
     }
 
     /// For whoever writes past this writer.
@@ -236,9 +237,13 @@ impl Writer {
         self.tellings.all_told().await;
     }
 
-    /// Nothing follows from nothing.
-    fn untold(&self, writes: &[Write]) -> Option<Telling> {
-        (!writes.is_empty()).then(|| self.tellings.begin())
+    /// Puts a job in line, and its telling in the same place among the others. A job without writes has nothing to tell.
+    fn in_line<T>(&self, job: Job, send: impl FnOnce(Job) -> T) -> (Option<Telling>, T) {
+        if job.writes.is_empty() {
+            return (None, send(job));
+        }
+        let (telling, sent) = self.tellings.begin_with(|| send(job));
+        (Some(telling), sent)
     }
 
     fn job(&self, writes: Vec<Write>, may_fail: bool, done: oneshot::Sender<Result<Vec<Written>, WriteFault>>) -> Job {

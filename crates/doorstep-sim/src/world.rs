@@ -76,6 +76,13 @@ enum Write {
     Erase(TenantId),
 }
 
+/// What follows from a write, for the scheduler.
+#[derive(Debug)]
+enum Told {
+    Available(Vec<Delivery>),
+    Withdrawn(Delivery),
+}
+
 #[derive(Clone, Debug)]
 struct Read {
     ticket: Ticket,

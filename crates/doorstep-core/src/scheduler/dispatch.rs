@@ -126,11 +126,8 @@ impl Scheduler {
     /// for something: its next turn, a time, or an event.
     fn send_one(&mut self, key: LaneKey, track: Track, now: Timestamp, out: &mut Vec<Command>) -> bool {
         self.lanes_visited += 1;
-        if self.lane(key).is_none_or(|lane| lane.blocked.is_some()) {
-            return false;
-        }
-        self.expire_heads(key, track, now, out);
-        let Some(permit) = self.admit(key, track, now) else {
+        let Some(permit) = self.next_permit(key, track, now, out) else {
+            // It may have been called because its host has room: the room goes to the next.
             if let Some(lane) = self.lane(key) {
                 let host = Arc::clone(&lane.plan.host);
                 self.offer_room(&host, now);
@@ -142,6 +139,15 @@ impl Scheduler {
         self.take_off(key, delivery, permit, out);
         self.reschedule(key, now);
         true
+    }
+
+    fn next_permit(&mut self, key: LaneKey, track: Track, now: Timestamp, out: &mut Vec<Command>) -> Option<Permit> {
+        // A lane may rest since it was called.
+        if self.lane(key)?.blocked.is_some() {
+            return None;
+        }
+        self.expire_heads(key, track, now, out);
+        self.admit(key, track, now)
     }
 
     fn expire_heads(&mut self, key: LaneKey, track: Track, now: Timestamp, out: &mut Vec<Command>) {

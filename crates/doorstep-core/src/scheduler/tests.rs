@@ -347,6 +347,45 @@ fn one_that_is_sent_again_while_its_earlier_life_is_in_flight_is_not_forgotten()
 }
 
 #[test]
+fn the_end_of_an_earlier_life_leaves_the_present_one_alone() {
+    let again = |before: &Delivery| {
+        let mut again = before.clone();
+        again.progress.give_up_at = again.progress.give_up_at + Millis::from_hours(1);
+        again
+    };
+    // While it waits: the news of its end comes late, by hand or because it was found overdue.
+    for news in ["withdrawn", "overdue"] {
+        let mut desk = Desk::new(SchedulerLimits::default());
+        desk.adopt(plan(1, 1));
+        desk.tell(Input::Handled { destination_id: DestinationId(1), hand: Hand::Pause });
+        let before = desk.delivery(1);
+        desk.tell(Input::Available { deliveries: vec![again(&before)] });
+        let late = match news {
+            "withdrawn" => Input::Withdrawn { delivery: Box::new(before.clone()) },
+            _ => {
+                desk.now = before.progress.give_up_at;
+                Input::Overdue { deliveries: vec![before.clone()] }
+            }
+        };
+        desk.tell(late);
+        let out = desk.tell(Input::Handled { destination_id: DestinationId(1), hand: Hand::Resume });
+        assert_eq!(sent(&out), [again(&before)], "{news}");
+    }
+    // While its earlier life is in flight.
+    let mut desk = Desk::new(SchedulerLimits::default());
+    desk.adopt(plan(1, 1));
+    let before = sent(&desk.offer(1, 1)).remove(0);
+    desk.tell(Input::Available { deliveries: vec![again(&before)] });
+    desk.tell(Input::Withdrawn { delivery: Box::new(before.clone()) });
+    let out = desk.answer(before.id, Outcome::TimedOut);
+    assert_eq!((settled(&out).len(), sent(&out)), (0, vec![again(&before)]));
+    // And the end of the new life is not mistaken for that of the old one.
+    let newer = again(&before);
+    desk.tell(Input::Withdrawn { delivery: Box::new(newer.clone()) });
+    assert_eq!((settled(&desk.answer(newer.id, OK)).len(), desk.scheduler.in_flight()), (0, 0));
+}
+
+#[test]
 fn a_delivery_due_much_later_does_not_say_that_it_waits_for_a_slot() {
     let mut desk = Desk::new(SchedulerLimits::default());
     desk.adopt(plan(1, 1));

@@ -19,8 +19,8 @@ pub(super) struct Window {
     refill: Refill,
     /// The nearest place that was left to the store since the read under way was asked for: it may have missed it.
     unseen_from: Option<Place>,
-    /// Deliveries behind `read_to` that moved on since then: the read may still show them as they were.
-    stale: Vec<DeliveryId>,
+    /// Deliveries behind `read_to` that moved on since then, each with its `give_up_at`: the read may still show them as they were.
+    stale: Vec<(DeliveryId, Timestamp)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,12 +66,13 @@ impl Window {
         }
     }
 
-    /// Takes a delivery out that has ended, and out of what a read under way will bring.
-    pub(super) fn remove(&mut self, id: DeliveryId) {
-        self.deliveries.retain(|_, delivery| delivery.id != id);
+    /// Takes a delivery out that has ended, and out of what a read under way will bring. If a person has sent it again since, its
+    /// new life stays: that has another `give_up_at`.
+    pub(super) fn remove(&mut self, ended: &Delivery) {
+        self.deliveries.retain(|_, delivery| life(delivery) != life(ended));
         self.free_if_empty();
         if self.is_being_read() {
-            self.stale.push(id);
+            self.stale.push(life(ended));
         }
     }
 
@@ -105,7 +106,7 @@ impl Window {
     /// This delivery is no longer as a read under way may have found it.
     pub(super) fn forget_read(&mut self, delivery: &Delivery) {
         if self.is_being_read() && self.is_beyond(delivery.place()) {
-            self.stale.push(delivery.id);
+            self.stale.push(life(delivery));
         }
     }
 
@@ -140,7 +141,7 @@ impl Window {
                 break;
             }
             self.read_to = Some(place);
-            if !stale.contains(&delivery.id) {
+            if !stale.contains(&life(&delivery)) {
                 self.deliveries.insert(place, delivery);
             }
         }
@@ -158,4 +159,9 @@ impl Window {
     fn is_being_read(&self) -> bool {
         matches!(self.refill, Refill::UnderWay(_))
     }
+}
+
+/// Tells a delivery from what it was before a person sent it again.
+fn life(delivery: &Delivery) -> (DeliveryId, Timestamp) {
+    (delivery.id, delivery.progress.give_up_at)
 }

@@ -25,29 +25,49 @@ impl World {
         let Some(process) = &mut self.process else { return Ok(()) };
         let batch = std::mem::take(&mut process.committing);
         process.n_committed += batch.len() as u64;
-        let (deliveries, withdrawn) = self.apply(batch);
+        let told = self.apply(batch);
         self.start_commit();
         self.start_reads();
-        for delivery in withdrawn {
-            self.note(|| format!("{} abandoned by hand", delivery.id));
-            self.tell(Input::Withdrawn { delivery: Box::new(delivery) }, None)?;
-        }
-        if deliveries.is_empty() { Ok(()) } else { self.tell(Input::Available { deliveries }, None) }
+        self.tell_written(told)
     }
 
-    /// One transaction. Returns the deliveries that may go, and those that a person has ended.
-    pub(super) fn apply(&mut self, batch: Vec<Write>) -> (Vec<Delivery>, Vec<Delivery>) {
+    /// Each who asked for a write tells what follows from it. What was there is told of before its end is; apart from that, the
+    /// news come in any order.
+    fn tell_written(&mut self, mut told: Vec<Told>) -> Verdict {
+        let life = self.lives;
+        if self.dice.one_in(2) {
+            told.sort_by_key(|told| matches!(told, Told::Withdrawn(_)));
+        }
+        for told in told {
+            if life != self.lives {
+                return Ok(());
+            }
+            match told {
+                Told::Withdrawn(delivery) => {
+                    self.note(|| format!("{} abandoned by hand", delivery.id));
+                    self.tell(Input::Withdrawn { delivery: Box::new(delivery) }, None)?;
+                }
+                Told::Available(deliveries) if deliveries.is_empty() => {}
+                Told::Available(deliveries) => self.tell(Input::Available { deliveries }, None)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// One transaction. Returns what follows from it, in the order of the writes.
+    pub(super) fn apply(&mut self, batch: Vec<Write>) -> Vec<Told> {
         let now = self.clock();
-        let (mut available, mut withdrawn) = (Vec::new(), Vec::new());
+        let mut told = Vec::new();
         for write in batch {
             match write {
-                Write::Accept(index) => available.extend(self.accept(index, now)),
-                Write::Revive(id) => available.extend(self.revive(id, now)),
-                Write::Abandon(id) => withdrawn.extend(self.abandon(id, now, &mut available)),
+                Write::Accept(index) => told.push(Told::Available(self.accept(index, now))),
+                Write::Revive(id) => told.push(Told::Available(self.revive(id, now))),
+                Write::Abandon(id) => told.extend(self.abandon(id, now)),
                 Write::Erase(tenant_id) => self.erase(tenant_id, now),
                 Write::Settle(settlement, facts) => {
                     self.checker.written(&settlement, &facts);
-                    available.extend(self.store.settle(Settled { settlement, attempt: None }));
+                    let available = self.store.settle(Settled { settlement, attempt: None });
+                    told.push(Told::Available(available.into_iter().collect()));
                 }
                 Write::SaveGate(destination_id, state, facts) => {
                     self.store.write(store::Write::SaveGate { destination_id, state }, now);
@@ -55,22 +75,16 @@ impl World {
                 }
             }
         }
-        (available, withdrawn)
+        told
     }
 
-    pub(super) fn abandon(
-        &mut self,
-        id: DeliveryId,
-        now: Timestamp,
-        available: &mut Vec<Delivery>,
-    ) -> Option<Delivery> {
-        self.store.row(id).filter(|row| row.end.is_none())?;
+    pub(super) fn abandon(&mut self, id: DeliveryId, now: Timestamp) -> Vec<Told> {
+        if self.store.row(id).is_none_or(|row| row.end.is_some()) {
+            return Vec::new();
+        }
         self.checker.abandoned(id);
         match self.store.write(store::Write::Abandon { delivery_id: id, note: String::new() }, now) {
-            Written::Abandoned { ended, available: more } => {
-                available.extend(more);
-                Some(*ended)
-            }
+            Written::Abandoned { ended, available } => vec![Told::Withdrawn(*ended), Told::Available(available)],
             other => unreachable!("an unfinished delivery can be ended: {other:?}"),
         }
     }

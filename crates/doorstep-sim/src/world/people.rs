@@ -73,7 +73,8 @@ impl World {
     }
 
     pub(super) fn revive(&mut self, id: DeliveryId, now: Timestamp) -> Vec<Delivery> {
-        let give_up_at = now + Millis::from_hours(72);
+        // Longer than any policy: no life is taken for another.
+        let give_up_at = now + Millis::from_hours(24 * 7);
         match self.store.write(store::Write::Revive { delivery_id: id, give_up_at }, now) {
             Written::Revived { available } => {
                 if let Some(row) = self.store.row(id) {

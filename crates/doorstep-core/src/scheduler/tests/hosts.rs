@@ -86,3 +86,30 @@ fn room_that_was_offered_to_a_destination_that_is_dropped_goes_to_the_next_in_li
     }
     assert!(served.contains(&3), "{served:?}");
 }
+
+#[test]
+fn room_that_was_offered_to_a_destination_that_rests_goes_to_the_next_in_line() {
+    for cut_short in ["by its own request", "by a read that failed"] {
+        let limits = SchedulerLimits { per_host_max: Some(1), window_max: 1, ..SchedulerLimits::default() };
+        let mut desk = Desk::new(limits);
+        for destination in 1..=3 {
+            desk.adopt(plan(destination, destination));
+        }
+        let out = desk.offer(1, 1);
+        let first = sent(&out).remove(0);
+        // The window of the first overflows, so that it reads; it waits for its host before the second does.
+        let [(ticket, ..)] = refills(&desk.offer(1, 2))[..] else { panic!("no read") };
+        desk.offer(2, 1);
+        let out = if cut_short == "by its own request" {
+            desk.tell(Input::Interrupted { delivery_id: first.id })
+        } else {
+            let mut out = desk.tell(Input::RefillFailed { ticket });
+            out.extend(desk.answer(first.id, OK));
+            out
+        };
+        assert_eq!(sent(&out).len(), 1, "{cut_short}: the host has room");
+        if cut_short == "by its own request" {
+            assert_eq!(sent(&out)[0].destination_id, DestinationId(2), "the first rests");
+        }
+    }
+}
