@@ -2,6 +2,8 @@
 
 # Seeds that `make sim` runs.
 SEEDS ?= 10000
+# The first of them. Another start plays other worlds: make sim START=1000000
+START ?= 0
 
 .DEFAULT_GOAL := help
 # The steps of `test` run in the order written, also under `make -j`: cargo uses every core by itself.
@@ -63,8 +65,8 @@ deny: ## Check the dependencies: licences, duplicates, sources and, with a netwo
 		echo "skipped: the advisory database could not be fetched"; \
 	fi
 
-sim: ## Run the simulator over many seeds (SEEDS=10000)
-	cargo run --release --locked -p doorstep-sim -- --seeds $(SEEDS)
+sim: ## Run the simulator over many seeds (SEEDS=10000 START=0)
+	cargo run --release --locked -p doorstep-sim -- --from $(START) --seeds $(SEEDS)
 
 bench: ## Measure the whole (docs/benchmarks.md), then a decision, a request, a batch on this disk and an event on its way
 	cargo run --release --locked -p doorstep -- bench

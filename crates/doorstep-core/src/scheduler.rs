@@ -19,6 +19,7 @@ mod messages;
 mod lane;
 mod window;
 mod turns;
+mod shares;
 mod hosts;
 mod dispatch;
 
@@ -34,7 +35,8 @@ use crate::outcome::Outcome;
 use crate::retry::{Charge, Decision};
 use crate::time::{Millis, Timestamp};
 use hosts::Hosts;
-use lane::{Lane, LaneKey};
+use lane::{Lane, LaneKey, Standing};
+use shares::Shares;
 use turns::Turns;
 
 pub use messages::{Command, DestinationPlan, Hand, Input, SchedulerLimits, Ticket};
@@ -56,8 +58,8 @@ pub struct Scheduler {
     turns: Turns,
     timers: BTreeSet<(Timestamp, LaneKey)>,
     refill_queue: VecDeque<(LaneKey, Track)>,
-    /// Lanes that had their share of the slots when these were scarce, in the order in which they were held.
-    short_of_slots: VecDeque<LaneKey>,
+    /// Who holds the slots of each track, and the lanes that wait for one.
+    slots: Shares<2>,
     refills: Map<Ticket, (DestinationId, Track)>,
     last_ticket: Ticket,
     flights: Map<DeliveryId, Flight>,
@@ -107,7 +109,7 @@ impl Flight {
 
 impl Scheduler {
     pub fn new(limits: SchedulerLimits) -> Self {
-        let hosts = Hosts::new(limits.per_host_max);
+        let (hosts, slots) = (Hosts::new(limits.per_host_max), Shares::new(limits.track_max()));
         Self {
             limits,
             lanes: Vec::new(),
@@ -116,7 +118,7 @@ impl Scheduler {
             turns: Turns::default(),
             timers: BTreeSet::new(),
             refill_queue: VecDeque::new(),
-            short_of_slots: VecDeque::new(),
+            slots,
             refills: Map::default(),
             last_ticket: Ticket(0),
             flights: Map::default(),
@@ -135,7 +137,10 @@ impl Scheduler {
             Input::Adopted { plan, gate, backlog } => self.adopt(*plan, *gate, backlog, now),
             Input::Changed { plan } => self.change(*plan, now),
             Input::Dropped { destination_id } => self.drop_lane(destination_id, now, out),
-            Input::Weighted { tenant_id, weight } => self.turns.weigh(tenant_id, weight),
+            Input::Weighted { tenant_id, weight } => {
+                self.turns.weigh(tenant_id, weight);
+                self.slots.weigh(tenant_id, self.turns.weight(tenant_id));
+            }
             Input::Available { deliveries } => self.available(deliveries, now),
             Input::Refilled { ticket, deliveries, exhausted } => self.refilled(ticket, deliveries, exhausted, now),
             Input::RefillFailed { ticket } => self.refill_failed(ticket, now),
@@ -232,8 +237,10 @@ impl Scheduler {
         let host = Arc::clone(&lane.plan.host);
         lane.leaving = true;
         for track in Track::ALL {
-            if std::mem::take(&mut lane.in_turns[track as usize]) {
-                self.turns.leave(lane.plan.tenant_id, track, key);
+            match std::mem::replace(&mut lane.standing[track as usize], Standing::Out) {
+                Standing::Out => {}
+                Standing::InTurns => self.turns.leave(lane.plan.tenant_id, track, key),
+                Standing::ShortOfSlots => self.slots.leave(track as usize, key),
             }
         }
         self.leave_host(key, &host, now);
@@ -323,6 +330,7 @@ impl Scheduler {
         let until = now + RESTS_FOR;
         if let Some(lane) = self.lane_mut(key).filter(|lane| !lane.leaving) {
             lane.blocked = Some(Hold::until(Why::Capacity, until));
+            self.hosts.leave_queue(key);
             self.set_timer(key, Some(until));
         }
     }
@@ -373,6 +381,7 @@ impl Scheduler {
         let Flight { lane: key, delivery, permit, withdrawn, again, .. } = flight;
         if let Some(lane) = self.lane_mut(key) {
             lane.gate.release(permit);
+            lane.unsaved = true;
         }
         if let Some(next) = if withdrawn { again } else { Some(delivery) } {
             self.put(key, next);
@@ -453,14 +462,12 @@ impl Scheduler {
 
     fn land(&mut self, delivery_id: DeliveryId, now: Timestamp) -> Option<Flight> {
         let flight = self.flights.remove(&delivery_id)?;
-        self.in_flight_by_track[flight.delivery.track() as usize] -= 1;
-        let lane = self.lanes[flight.lane.index()].as_ref()?;
-        if lane.gate.in_flight() == 1 {
-            self.turns.lane_landed(lane.plan.tenant_id);
-        }
-        self.hosts.leave(&flight.host);
+        let track = flight.delivery.track() as usize;
+        self.in_flight_by_track[track] -= 1;
+        let tenant_id = self.lane(flight.lane)?.plan.tenant_id;
+        self.slots.give_back(track, tenant_id);
+        self.hosts.leave(&flight.host, tenant_id);
         self.offer_room(&flight.host, now);
-        self.offer_slot(now);
         Some(flight)
     }
 

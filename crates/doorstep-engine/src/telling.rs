@@ -143,14 +143,14 @@ mod tests {
     #[tokio::test]
     async fn an_end_is_told_after_what_was_written_before_it_and_waits_for_nothing_later() {
         let tellings = Tellings::default();
-        let (accepted, ended) = (tellings.begin(), tellings.begin());
-        let also_ended = tellings.begin();
-        let mut end = pin!(ended.earlier_told());
-        assert!(end.as_mut().now_or_never().is_none(), "the delivery is not yet told of");
+        let (accepted, ended, also_ended) = (tellings.begin(), tellings.begin(), tellings.begin());
         let mut next_end = pin!(also_ended.earlier_told());
-        assert!(next_end.as_mut().now_or_never().is_none());
-        drop(accepted);
-        assert!(end.now_or_never().is_some(), "it waits neither for itself nor for the later one");
+        {
+            let mut end = pin!(ended.earlier_told());
+            assert!(end.as_mut().now_or_never().is_none(), "the delivery is not yet told of");
+            drop(accepted);
+            assert!(end.now_or_never().is_some(), "it waits neither for itself nor for the later one");
+        }
         assert!(next_end.as_mut().now_or_never().is_none());
         drop(ended);
         assert!(next_end.now_or_never().is_some());

@@ -41,6 +41,9 @@ struct Watched {
     /// It never does anything wrong, and neither does anything but other receivers.
     undisturbed: bool,
     n_accepted: u64,
+    /// A person removed it, and that is written; and the scheduler knows.
+    removed: bool,
+    dropped: bool,
 }
 
 /// What is known of a destination from its answers.
@@ -55,8 +58,14 @@ pub struct Facts {
     failures_in_row: u32,
     /// Answers to earlier requests say nothing about the present.
     row_counts_from: u64,
+    /// Answers since it last came back or tripped, and whether they were failures.
+    recent: VecDeque<(Timestamp, bool)>,
     paused: bool,
     suspended: bool,
+    permanent_in_row: u32,
+    gone_in_row: u32,
+    /// It has come back from a standstill, and has answered so often since.
+    ramp: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +76,7 @@ struct Tripped {
 
 #[derive(Clone, Debug, Default)]
 struct Account {
+    destination_id: Option<DestinationId>,
     /// Answers that cost an attempt, as said and as written.
     spent: u32,
     spent_written: u32,
@@ -80,6 +90,8 @@ struct Account {
     received: bool,
     /// Its payload is gone, and that is written.
     erased: bool,
+    /// It is dead, and its destination held the keys of the dead when that was said.
+    holds_key: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -97,6 +109,9 @@ struct Request {
 /// How long a destination is left alone that refuses without saying for how long.
 const UNSAID: [u64; 5] = [60, 300, 900, 3_600, 21_600];
 const DAY: Millis = Millis::from_hours(24);
+const MINUTE: Millis = Millis::from_mins(1);
+/// With so many slots, no few tenants can leave none to another.
+const ENOUGH_SLOTS: usize = 16;
 
 impl Checker {
     /// `plans`: each destination, and whether it and everything around it but the other receivers is well.
@@ -104,6 +119,8 @@ impl Checker {
         let watched = |plan: DestinationPlan, well: bool| Watched {
             undisturbed: well && plan.ordering == Ordering::Unordered && plan.limits.burst > 5,
             n_accepted: 0,
+            removed: false,
+            dropped: false,
             plan,
             facts: Facts::default(),
             written: Facts::default(),
@@ -125,6 +142,7 @@ impl Checker {
     /// Accepted, written and acknowledged.
     pub fn accepted(&mut self, delivery: &Delivery) {
         let account = Account {
+            destination_id: Some(delivery.destination_id),
             due_at: delivery.due_at,
             due_at_written: delivery.due_at,
             give_up_at: delivery.progress.give_up_at,
@@ -142,8 +160,9 @@ impl Checker {
     /// A person sends a dead letter again, with a fresh budget.
     pub fn revived(&mut self, delivery: &Delivery, now: Timestamp) {
         let account = self.deliveries.entry(delivery.id).or_default();
-        let (received, erased, end) = (account.received, account.erased, account.end_written);
+        let (received, erased, holds_key) = (account.received, account.erased, account.holds_key);
         *account = Account {
+            destination_id: Some(delivery.destination_id),
             due_at: now,
             due_at_written: now,
             give_up_at: delivery.progress.give_up_at,
@@ -151,10 +170,8 @@ impl Checker {
             erased,
             ..Account::default()
         };
-        let ordering = self.destinations[&delivery.destination_id].plan.ordering;
         if let Some(slot) = &delivery.ordering
-            && (ordering != (Ordering::ByKey { behind_dead: BehindDead::Hold })
-                || end == Some(Decision::Dead(DeadReason::Abandoned)))
+            && !holds_key
             && let Some(order) = self.order.get_mut(&(delivery.destination_id, Arc::clone(&slot.key)))
         {
             order.retain(|id| *id != delivery.id);
@@ -176,6 +193,7 @@ impl Checker {
         let waited = now.since(account.due_at);
         let open = self.open_at(delivery.destination_id, 0);
         let watched = self.destinations.get_mut(&delivery.destination_id).ok_or("sent to nowhere")?;
+        ensure(!watched.dropped, || format!("{id} was sent to a destination that is removed"))?;
         watched.may_start(open, now)?;
         watched.was_prompt(id, waited)?;
         let probe = watched.facts.tripped.is_some();
@@ -186,6 +204,7 @@ impl Checker {
         }
         ensure(self.open.len() < self.in_flight_max, || "over the cap of all requests at once".to_owned())?;
         self.within_host_cap(delivery.destination_id)?;
+        self.leaves_something(delivery.destination_id)?;
         let give_up_at = delivery.progress.give_up_at;
         let host = Arc::clone(&self.destinations[&delivery.destination_id].plan.host);
         let destination_id = delivery.destination_id;
@@ -205,16 +224,31 @@ impl Checker {
         ensure(open < max, || format!("over the cap of {max} requests at once to {host}"))
     }
 
+    /// Whoever has a slot never takes the last one: a tenant that has none finds one.
+    fn leaves_something(&self, destination_id: DestinationId) -> Verdict {
+        let Watched { plan, .. } = &self.destinations[&destination_id];
+        let tenant_of = |request: &Request| self.destinations[&request.destination_id].plan.tenant_id;
+        let mine = self.open.values().filter(|request| tenant_of(request) == plan.tenant_id);
+        let (n_mine, n_mine_here) =
+            mine.fold((0, 0), |(all, here), request| (all + 1, here + usize::from(request.host == plan.host)));
+        let left = self.in_flight_max - self.open.len();
+        ensure(n_mine == 0 || left > 1, || format!("the last slot went to {}, which has {n_mine}", plan.tenant_id))?;
+        let Some(max) = self.per_host_max else { return Ok(()) };
+        let left = max - self.open.values().filter(|request| request.host == plan.host).count();
+        ensure(n_mine_here == 0 || left > 1, || {
+            format!("the last slot at {} went to {}, which has {n_mine_here}", plan.host, plan.tenant_id)
+        })
+    }
+
     /// All before it in its key have ended, and none of those holds the key.
     fn in_order(&self, delivery: &Delivery) -> Verdict {
         let Some(slot) = &delivery.ordering else { return Ok(()) };
         let order = &self.order[&(delivery.destination_id, Arc::clone(&slot.key))];
-        let holds = self.destinations[&delivery.destination_id].plan.ordering
-            == (Ordering::ByKey { behind_dead: BehindDead::Hold });
         for before in order.iter().take_while(|id| **id != delivery.id) {
-            match self.deliveries[before].end_written {
+            let account = &self.deliveries[before];
+            match account.end_written {
                 None => return Err(format!("{} overtook {before} with the same key", delivery.id)),
-                Some(Decision::Dead(reason)) if holds && reason != DeadReason::Abandoned => {
+                Some(Decision::Dead(_)) if account.holds_key => {
                     return Err(format!("{} passed {before}, which is dead and holds their key", delivery.id));
                 }
                 Some(_) => {}
@@ -227,6 +261,22 @@ impl Checker {
     pub fn changed(&mut self, plan: DestinationPlan) {
         if let Some(watched) = self.destinations.get_mut(&plan.id) {
             watched.plan = plan;
+            // What was sent at another rate says nothing about the new one.
+            watched.starts.clear();
+        }
+    }
+
+    /// A person removed it, with all that was queued for it, and that is written.
+    pub fn removed(&mut self, id: DestinationId) {
+        if let Some(watched) = self.destinations.get_mut(&id) {
+            watched.removed = true;
+        }
+    }
+
+    /// The scheduler hears that it is removed.
+    pub fn dropped(&mut self, id: DestinationId) {
+        if let Some(watched) = self.destinations.get_mut(&id) {
+            watched.dropped = true;
         }
     }
 
@@ -234,7 +284,7 @@ impl Checker {
     pub fn abandoned(&mut self, id: DeliveryId) {
         if let Some(account) = self.deliveries.get_mut(&id) {
             account.end = Some(Decision::Dead(DeadReason::Abandoned));
-            account.end_written = account.end;
+            (account.end_written, account.holds_key) = (account.end, false);
         }
     }
 
@@ -264,6 +314,7 @@ impl Checker {
         let n_requests = self.n_requests;
         if let Some(watched) = self.destinations.get_mut(&request.destination_id) {
             watched.facts.learn(request.number, outcome, n_requests, now);
+            watched.facts.climb(watched.plan.limits.concurrency);
         }
     }
 
@@ -282,7 +333,8 @@ impl Checker {
     pub fn voided(&mut self, id: DeliveryId) -> Verdict {
         let Some(request) = self.open.remove(&id) else { return Ok(()) };
         self.n_voided += 1;
-        ensure(self.deliveries[&id].erased, || format!("{id} has a payload and was not sent"))?;
+        let removed = self.destinations.get(&request.destination_id).is_some_and(|watched| watched.removed);
+        ensure(self.deliveries[&id].erased || removed, || format!("{id} has a payload and was not sent"))?;
         if let Some(watched) = self.destinations.get_mut(&request.destination_id)
             && let Some(at) = watched.starts.iter().position(|start| *start == request.started_at)
         {
@@ -298,10 +350,18 @@ impl Checker {
     }
 
     /// After everything that followed from an answer has been said.
-    pub fn settled_down(&self, id: DestinationId) -> Verdict {
+    pub fn settled_down(&self, id: DestinationId, outcome: &Outcome, now: Timestamp) -> Verdict {
         let facts = &self.destinations[&id].facts;
         let tired = facts.failures_in_row >= 10 && facts.tripped.is_none();
-        ensure(!tired, || format!("{id} failed {} times in a row and is not tripped", facts.failures_in_row))
+        ensure(!tired, || format!("{id} failed {} times in a row and is not tripped", facts.failures_in_row))?;
+        let failed = matches!(outcome.class(), Class::Transient);
+        let mostly_fails = failed && facts.tripped.is_none() && facts.mostly_fails(now) == Some(true);
+        ensure(!mostly_fails, || format!("{id} mostly fails and is not tripped: {:?}", facts.recent))?;
+        let unwanted = facts.is_unwanted() && !facts.suspended;
+        ensure(!unwanted, || {
+            let (permanent, gone) = (facts.permanent_in_row, facts.gone_in_row);
+            format!("{id} said no {permanent} times in a row, {gone} times 410, and is not suspended")
+        })
     }
 
     pub fn announced(
@@ -338,6 +398,8 @@ impl Checker {
                 let by_failure = matches!(during.map(Outcome::class), Some(Class::Transient));
                 let probe = facts.tripped.is_some();
                 ensure(by_failure || probe, || format!("{id} was tripped by {during:?}"))?;
+                let enough = probe || facts.failures_in_row >= 10 || facts.mostly_fails(now) != Some(false);
+                ensure(enough, || format!("{id} was tripped by too little: {:?}", facts.recent))?;
                 let late = facts.tripped.is_some_and(|tripped| answered < tripped.since_request);
                 ensure(!late, || format!("{id} was tripped again by an answer from before the trip"))?;
                 let cool_down = until.since(now);
@@ -345,13 +407,21 @@ impl Checker {
                 ensure(right, || format!("{id} cools down for {cool_down}"))?;
                 facts.tripped = Some(Tripped { until, since_request });
                 (facts.failures_in_row, facts.row_counts_from) = (0, since_request);
+                facts.recent.clear();
             }
             GateChange::Recovered => {
                 ensure(facts.tripped.is_some(), || format!("{id} recovered from nothing"))?;
-                facts.tripped = None;
+                (facts.tripped, facts.ramp) = (None, Some(0));
                 (facts.failures_in_row, facts.row_counts_from) = (0, since_request);
+                facts.recent.clear();
             }
-            GateChange::Suspended(_) => facts.suspended = true,
+            GateChange::Suspended(_) => {
+                ensure(facts.is_unwanted() && !facts.suspended, || {
+                    let (permanent, gone) = (facts.permanent_in_row, facts.gone_in_row);
+                    format!("{id} was suspended after {permanent} times no in a row, {gone} times 410")
+                })?;
+                facts.suspended = true;
+            }
         }
         Ok(())
     }
@@ -359,7 +429,10 @@ impl Checker {
     /// What the scheduler says is to be written.
     pub fn said(&mut self, settlement: &Settlement, now: Timestamp) -> Verdict {
         let id = settlement.delivery.id;
-        let plan = &self.destinations[&settlement.delivery.destination_id].plan;
+        let Watched { plan, removed, .. } = &self.destinations[&settlement.delivery.destination_id];
+        if *removed {
+            return Ok(()); // Nobody is left to write it for.
+        }
         let Some(account) = self.deliveries.get_mut(&id) else {
             return Err(format!("{id} was settled and never accepted"));
         };
@@ -424,6 +497,8 @@ impl Checker {
         }
         if matches!(settlement.decision, Decision::Delivered | Decision::Dead(_)) && account.end.is_none() {
             account.end = Some(settlement.decision);
+            let by_itself = !matches!(settlement.decision, Decision::Delivered | Decision::Dead(DeadReason::Abandoned));
+            account.holds_key = by_itself && plan.ordering == (Ordering::ByKey { behind_dead: BehindDead::Hold });
         }
         Ok(())
     }
@@ -486,11 +561,31 @@ impl Checker {
         }
     }
 
+    /// The process stopped in order: all that it said is written, and nothing is forgotten.
+    pub fn stopped(&mut self) -> Verdict {
+        ensure(self.open.is_empty(), || format!("it stopped with {} requests in flight", self.open.len()))?;
+        let is_there = |account: &Account| {
+            account.destination_id.is_some_and(|id| self.destinations.get(&id).is_some_and(|watched| !watched.removed))
+        };
+        for (id, account) in self.deliveries.iter().filter(|(_, account)| is_there(account)) {
+            let kept = account.spent == account.spent_written
+                && account.ambiguous == account.ambiguous_written
+                && account.due_at == account.due_at_written
+                && account.end == account.end_written;
+            ensure(kept || account.end_written.is_some(), || format!("it stopped and forgot what came of {id}"))?;
+        }
+        Ok(())
+    }
+
     pub fn handled(&mut self, id: DestinationId, hand: Hand, now: Timestamp) {
         let Some(Watched { facts, .. }) = self.destinations.get_mut(&id) else { return };
         match hand {
             Hand::Pause => facts.paused = true,
-            Hand::Resume => (facts.paused, facts.suspended) = (false, false),
+            Hand::Resume if facts.paused || facts.suspended => {
+                (facts.paused, facts.suspended, facts.ramp) = (false, false, Some(0));
+                (facts.permanent_in_row, facts.gone_in_row) = (0, 0);
+            }
+            Hand::Resume => {}
             Hand::Probe => {
                 if let Some(tripped) = &mut facts.tripped {
                     tripped.until = tripped.until.min(now);
@@ -501,12 +596,13 @@ impl Checker {
     }
 
     /// A waiting delivery names what it waits for, and that comes. `busy`: something is under way whose end will be
-    /// heard of. `wakes_at`: the time that the scheduler wants to be woken.
+    /// heard of. `reading`: the store is being read. `wakes_at`: the time that the scheduler wants to be woken.
     pub fn hold_is_right(
         &self,
         delivery: &Delivery,
         hold: Option<Hold>,
         busy: bool,
+        reading: bool,
         wakes_at: Option<Timestamp>,
         now: Timestamp,
     ) -> Verdict {
@@ -527,8 +623,14 @@ impl Checker {
             (Why::Suspension, None) => facts.suspended,
             (Why::Consent, None) => plan.awaits_consent,
             (Why::Concurrency | Why::Breaker, None) => here,
-            (Why::HostConcurrency, None) => busy,
-            (Why::Capacity, None) => busy || wakes_at.is_some_and(|at| at <= now + read_again),
+            (Why::HostConcurrency, None) => self.open.values().any(|request| request.host == plan.host),
+            (Why::Capacity, None) => {
+                let tenant_of = |request: &Request| self.destinations[&request.destination_id].plan.tenant_id;
+                let has_some = self.open.values().any(|request| tenant_of(request) == plan.tenant_id);
+                let many_want_few = busy && self.in_flight_max < ENOUGH_SLOTS;
+                // A tenant with nothing out finds a slot at once, unless there are hardly more slots than tenants.
+                has_some || many_want_few || reading || wakes_at.is_some_and(|at| at <= now + read_again)
+            }
             _ => false,
         };
         ensure(right, || format!("{id} waits for {hold:?}, which is wrong or never comes (wakes {wakes_at:?})"))
@@ -536,7 +638,8 @@ impl Checker {
 
     /// Everything that was accepted has come to an end.
     pub fn all_ended(&self, healthy: &BTreeSet<DestinationId>, of: impl Fn(DeliveryId) -> DestinationId) -> Verdict {
-        for (id, account) in &self.deliveries {
+        let there = |id: &DeliveryId| self.destinations.get(&of(*id)).is_some_and(|watched| !watched.removed);
+        for (id, account) in self.deliveries.iter().filter(|(id, _)| there(id)) {
             let end = account.end_written.ok_or(format!("{id} was accepted and never ended"))?;
             ensure(end != Decision::Delivered || account.received, || format!("{id} is delivered and never arrived"))?;
             let fair =
@@ -567,6 +670,8 @@ impl Watched {
         ensure(!self.plan.awaits_consent, || "sent without consent".to_owned())?;
         let cap = usize::try_from(self.plan.limits.concurrency).unwrap_or(usize::MAX);
         ensure(open < cap, || format!("over the cap of {cap} requests at once"))?;
+        let climbed = facts.ramp.map_or(usize::MAX, |answers| 1 + answers as usize);
+        ensure(open < climbed, || format!("{} requests at once, {climbed} after it came back", open + 1))?;
         self.within_rate(now)
     }
 
@@ -590,6 +695,39 @@ impl Watched {
 }
 
 impl Facts {
+    /// Whether most of the last minute's requests failed, at least ten of them. A minute is counted in steps of ten seconds: between 50 and
+    /// 60 s it may be so or so, and `None` says that.
+    fn mostly_fails(&self, now: Timestamp) -> Option<bool> {
+        let over = |span: Millis| {
+            let recent: Vec<bool> = self.recent.iter().filter(|(at, _)| *at + span > now).map(|(_, f)| *f).collect();
+            let failures = recent.iter().filter(|failed| **failed).count();
+            recent.len() >= 10 && failures * 2 >= recent.len()
+        };
+        let starts = self.recent.iter().map(|(at, _)| now.since(*at) + Millis(1));
+        let spans = starts.filter(|span| (Millis(50_000)..=MINUTE).contains(span));
+        let mut verdicts = [Millis(50_000), Millis(50_001), MINUTE].into_iter().chain(spans).map(over);
+        let first = verdicts.next()?;
+        verdicts.all(|other| other == first).then_some(first)
+    }
+
+    /// It says no for good, again and again.
+    fn is_unwanted(&self) -> bool {
+        self.gone_in_row >= 3 || self.permanent_in_row >= 100
+    }
+
+    /// After each answer one more at once, until it is as many as it may have.
+    fn climb(&mut self, concurrency: u32) {
+        let answers = self.ramp.map(|answers| answers + 1);
+        self.ramp = answers.filter(|answers| 1 + answers < concurrency);
+    }
+
+    fn counts(&mut self, request: u64, failed: bool, now: Timestamp) {
+        if self.tripped.is_none() && request >= self.row_counts_from {
+            self.recent.retain(|(at, _)| *at + MINUTE > now);
+            self.recent.push_back((now, failed));
+        }
+    }
+
     fn learn(&mut self, request: u64, outcome: &Outcome, n_requests: u64, now: Timestamp) {
         match outcome {
             Outcome::Throttled { wait } => {
@@ -608,17 +746,34 @@ impl Facts {
                 }
                 self.quiet_for(quota_spent_for.unwrap_or(Millis::ZERO), now);
                 self.row_ends(request);
+                self.counts(request, false, now);
             }
             Outcome::Failed { .. } | Outcome::TimedOut | Outcome::Unreachable => {
                 if let Outcome::Failed { status: 503, wait: Some(wait) } = outcome {
                     self.quiet_for(*wait, now);
                 }
+                self.counts(request, true, now);
                 if self.tripped.is_none() && request >= self.row_counts_from {
                     self.failures_in_row += 1;
                 }
             }
-            Outcome::Ambiguous { .. } | Outcome::Rejected { .. } | Outcome::Gone => self.row_ends(request),
+            Outcome::Ambiguous { .. } | Outcome::Rejected { .. } | Outcome::Gone => {
+                self.row_ends(request);
+                self.counts(request, false, now);
+            }
             Outcome::Blocked => {}
+        }
+        match outcome {
+            Outcome::Gone => {
+                (self.permanent_in_row, self.gone_in_row) = (self.permanent_in_row + 1, self.gone_in_row + 1)
+            }
+            Outcome::Rejected { .. } => (self.permanent_in_row, self.gone_in_row) = (self.permanent_in_row + 1, 0),
+            // Silence is no answer.
+            Outcome::TimedOut | Outcome::Unreachable | Outcome::Blocked => {}
+            Outcome::Accepted { .. }
+            | Outcome::Throttled { .. }
+            | Outcome::Failed { .. }
+            | Outcome::Ambiguous { .. } => (self.permanent_in_row, self.gone_in_row) = (0, 0),
         }
     }
 

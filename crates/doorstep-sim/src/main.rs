@@ -16,11 +16,14 @@ use doorstep_sim::storm::{self, Storm, Strategy};
 #[derive(Parser)]
 #[command(name = "doorstep-sim", version)]
 struct Args {
-    /// How many worlds to run, from seed 0 on.
+    /// How many worlds to run.
     #[arg(long, default_value_t = 1_000)]
     seeds: u64,
+    /// The seed of the first of them.
+    #[arg(long, default_value_t = 0)]
+    from: u64,
     /// Run the world of this seed alone.
-    #[arg(long, conflicts_with = "seeds")]
+    #[arg(long, conflicts_with_all = ["seeds", "from"])]
     seed: Option<u64>,
     /// With --seed: print everything that happens.
     #[arg(long, requires = "seed")]
@@ -54,18 +57,18 @@ fn main() -> ExitCode {
         (Some(What::Limits { seeds, limits }), _) => show_limits(seeds.max(1), &limits),
         (Some(What::Storm { seeds }), _) => show_storm(seeds.max(1)),
         (None, Some(seed)) => replay(seed, args.trace),
-        (None, None) => doubt(args.seeds),
+        (None, None) => doubt(args.from, args.seeds),
     }
 }
 
 /// A run stops after so many failures: the first few tell enough.
 const FAILURES_MAX: usize = 10;
 
-fn doubt(seeds: u64) -> ExitCode {
+fn doubt(from: u64, seeds: u64) -> ExitCode {
     let began = Instant::now();
     let live = std::io::stderr().is_terminal();
     let step = (seeds / 100).max(1);
-    let totals = check_all(0..seeds, FAILURES_MAX, |done| {
+    let totals = check_all(from..from.saturating_add(seeds), FAILURES_MAX, |done| {
         if live && done.is_multiple_of(step) {
             eprint!("\r{done} of {seeds} worlds");
         }
@@ -78,7 +81,7 @@ fn doubt(seeds: u64) -> ExitCode {
         println!("  replay: cargo run --release -p doorstep-sim -- --seed {} --trace", failure.seed);
     }
     println!(
-        "{} worlds, {} deliveries, {} commands, {} of virtual time in {:.1} s",
+        "{} worlds from seed {from} on, {} deliveries, {} commands, {} of virtual time in {:.1} s",
         totals.worlds,
         totals.deliveries,
         totals.commands,

@@ -27,10 +27,14 @@ pub struct Scenario {
     pub handovers: Vec<(Timestamp, DestinationId)>,
     /// Arrivals whose delivery a person ends, at a time, and whether the person thinks again and sends it after all.
     pub abandons: Vec<(Timestamp, usize, bool)>,
-    /// Destinations that get another host and another cap, at a time.
+    /// Destinations that get another host, cap, rate or ordering, at a time.
     pub changes: Vec<(Timestamp, DestinationId)>,
     /// Tenants whose payloads are erased, at a time.
     pub erasures: Vec<(Timestamp, TenantId)>,
+    /// When the process is told to stop: it finishes what is in flight, saves and starts again.
+    pub stops: Vec<Timestamp>,
+    /// Destinations that a person removes, at a time.
+    pub removals: Vec<(Timestamp, DestinationId)>,
     /// Then every receiver is well, and a person lets go of everything that is held.
     pub heals_at: Timestamp,
 }
@@ -66,9 +70,13 @@ impl Scenario {
             && faults.lost_results == 0
             && faults.failed_reads == 0
             && faults.failed_commits == 0;
-        let untouched =
-            self.hands.is_empty() && self.handovers.is_empty() && self.abandons.is_empty() && self.changes.is_empty();
-        faultless && untouched && self.limits.in_flight_max >= 64 && self.limits.per_host_max.is_none()
+        let untouched = self.hands.is_empty()
+            && self.handovers.is_empty()
+            && self.abandons.is_empty()
+            && self.changes.is_empty()
+            && self.stops.is_empty()
+            && self.removals.is_empty();
+        faultless && untouched && self.limits.in_flight_max >= 1_000 && self.limits.per_host_max.is_none()
     }
 
     pub fn random(seed: u64) -> Self {
@@ -98,24 +106,39 @@ impl Scenario {
         let abandons = (0..sometimes(dice)).map(|_| abandon(dice)).collect();
         let changes = (0..sometimes(dice)).map(|_| (start + dice.roll().up_to(lasts), dice.pick(&destinations).0.id));
         let changes = changes.collect();
+        let limits = scheduler_limits(dice);
+        let faults = faults(n_arrivals, dice);
+        let heals_at = start + lasts + Millis::from_mins(dice.below(300));
+        let erasures = erasures(&tenants, start, lasts, dice);
+        let n_stops = if dice.one_in(4) { 1 + dice.below(3) } else { 0 };
+        let stops = (0..n_stops).map(|_| moment(start, lasts, dice)).collect();
+        let n_removals = if dice.one_in(6) { 1 + dice.below(2) } else { 0 };
+        let removals = (0..n_removals).map(|_| (moment(start, lasts, dice), dice.pick(&destinations).0.id)).collect();
         Self {
             start,
             handovers,
             abandons,
             changes,
-            limits: scheduler_limits(dice),
+            limits,
             arrivals,
-            faults: faults(n_arrivals, dice),
+            faults,
             hands,
-            heals_at: start + lasts + Millis::from_mins(dice.below(300)),
-            erasures: erasures(&tenants, start, lasts, dice),
+            heals_at,
+            erasures,
+            stops,
+            removals,
             tenants,
             destinations,
         }
     }
 }
 
-/// Half of them in the burst at the start, when there is a backlog.
+/// Half of the time in the burst at the start, when there is a backlog.
+fn moment(start: Timestamp, lasts: Millis, dice: &mut SeededDice) -> Timestamp {
+    let within = if dice.one_in(2) { Millis(200) } else { lasts };
+    start + dice.roll().up_to(within)
+}
+
 fn erasures(
     tenants: &[(TenantId, u32)],
     start: Timestamp,
@@ -123,11 +146,7 @@ fn erasures(
     dice: &mut SeededDice,
 ) -> Vec<(Timestamp, TenantId)> {
     let n = if dice.one_in(3) { 1 + dice.below(3) } else { 0 };
-    let erasure = |_| {
-        let within = if dice.one_in(2) { Millis(200) } else { lasts };
-        (start + dice.roll().up_to(within), dice.pick(tenants).0)
-    };
-    (0..n).map(erasure).collect()
+    (0..n).map(|_| (moment(start, lasts, dice), dice.pick(tenants).0)).collect()
 }
 
 fn tenant_weight(dice: &mut SeededDice) -> u32 {
@@ -146,21 +165,13 @@ fn scheduler_limits(dice: &mut SeededDice) -> SchedulerLimits {
 }
 
 fn plan(n: u64, tenant_id: TenantId, dice: &mut SeededDice) -> DestinationPlan {
-    let mut limits = GateLimits { concurrency: dice.pick(&[1, 2, 5, 10]), ..GateLimits::default() };
-    if dice.one_in(4) {
-        limits.rate = Rate::per_second(dice.pick(&[1, 5, 50]));
-        limits.burst = dice.pick(&[1, 5]);
-    }
+    let limits = random_limits(dice);
     let policy = match dice.below(4) {
         0 | 1 => RetryPolicy::standard(),
         2 => RetryPolicy::brief(),
         _ => RetryPolicy::patient(),
     };
-    let ordering = match dice.below(4) {
-        0 => Ordering::ByKey { behind_dead: BehindDead::Skip },
-        1 => Ordering::ByKey { behind_dead: BehindDead::Hold },
-        _ => Ordering::Unordered,
-    };
+    let ordering = random_ordering(dice);
     DestinationPlan {
         id: DestinationId(n.into()),
         tenant_id,
@@ -169,6 +180,23 @@ fn plan(n: u64, tenant_id: TenantId, dice: &mut SeededDice) -> DestinationPlan {
         policy: Arc::new(policy),
         ordering,
         awaits_consent: false,
+    }
+}
+
+pub fn random_limits(dice: &mut SeededDice) -> GateLimits {
+    let mut limits = GateLimits { concurrency: dice.pick(&[1, 2, 5, 10]), ..GateLimits::default() };
+    if dice.one_in(4) {
+        limits.rate = Rate::per_second(dice.pick(&[1, 5, 50]));
+        limits.burst = dice.pick(&[1, 5]);
+    }
+    limits
+}
+
+pub fn random_ordering(dice: &mut SeededDice) -> Ordering {
+    match dice.below(4) {
+        0 => Ordering::ByKey { behind_dead: BehindDead::Skip },
+        1 => Ordering::ByKey { behind_dead: BehindDead::Hold },
+        _ => Ordering::Unordered,
     }
 }
 

@@ -29,7 +29,7 @@ use doorstep_store::memory::{End, Memory};
 use crate::checker::{Checker, Facts, Verdict};
 use crate::receiver::{Receiver, Reply};
 use crate::roll::Roll;
-use crate::scenario::{Scenario, random_host};
+use crate::scenario::{Scenario, random_host, random_limits, random_ordering};
 use clocks::Clocks;
 
 #[derive(Debug)]
@@ -44,6 +44,10 @@ pub struct World {
     n_happenings: u64,
     store: Memory,
     process: Option<Process>,
+    /// The process was told to stop, and finishes what is in flight.
+    stopping: bool,
+    /// Destinations that were removed.
+    removed: BTreeSet<DestinationId>,
     lives: u32,
     n_commands: u64,
     trace: Option<Vec<String>>,
@@ -64,6 +68,8 @@ struct Process {
     /// Said to be sent by what is being carried out, though there is nothing to send.
     empty: Vec<DeliveryId>,
     wake_at: Option<Timestamp>,
+    /// Stopping: nothing is in flight any more, and all gates are said to be saved.
+    all_saved: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -74,6 +80,7 @@ enum Write {
     Revive(DeliveryId),
     Abandon(DeliveryId),
     Erase(TenantId),
+    Remove(DestinationId),
 }
 
 /// What follows from a write, for the scheduler.
@@ -81,6 +88,7 @@ enum Write {
 enum Told {
     Available(Vec<Delivery>),
     Withdrawn(Delivery),
+    Removed(DestinationId),
 }
 
 #[derive(Clone, Debug)]
@@ -111,6 +119,8 @@ enum Happening {
     Revives(DeliveryId),
     Changes(DestinationId),
     Erases(TenantId),
+    Removes(DestinationId),
+    Stops,
     Starts,
     Heals,
 }
@@ -157,6 +167,8 @@ impl World {
             n_happenings: 0,
             store: Memory::default(),
             process: None,
+            stopping: false,
+            removed: BTreeSet::new(),
             lives: 0,
             n_commands: 0,
             trace: traced.then(Vec::new),
@@ -189,6 +201,12 @@ impl World {
         }
         for (at, tenant_id) in self.scenario.erasures.clone() {
             self.at(at, Happening::Erases(tenant_id));
+        }
+        for (at, destination_id) in self.scenario.removals.clone() {
+            self.at(at, Happening::Removes(destination_id));
+        }
+        for at in self.scenario.stops.clone() {
+            self.at(at, Happening::Stops);
         }
         self.at(self.scenario.heals_at, Happening::Heals);
     }
@@ -225,6 +243,9 @@ impl World {
                 self.clocks.pass(at)?;
             }
             self.happen(happening)?;
+            if self.stopping {
+                self.wind_down()?;
+            }
             if steps.is_multiple_of(ASKS_EVERY) {
                 self.ask_why()?;
             }
@@ -254,7 +275,7 @@ impl World {
 
     fn is_over(&self) -> bool {
         let idle = self.process.as_ref().is_some_and(|p| p.gathered.is_empty() && p.committing.is_empty());
-        self.now > self.scenario.heals_at && idle && self.store.n_unfinished() == 0
+        !self.stopping && self.now > self.scenario.heals_at && idle && self.store.n_unfinished() == 0
     }
 
     fn what_is_left(&self) -> String {
@@ -310,6 +331,12 @@ impl World {
                 self.start_commit();
                 Ok(())
             }
+            Happening::Removes(destination_id) => {
+                self.gather(Write::Remove(destination_id));
+                self.start_commit();
+                Ok(())
+            }
+            Happening::Stops => self.stop(),
             Happening::TakesBack { life, destination_id } if life == self.lives => self.take_over(destination_id),
             Happening::Reaches { life, delivery_id, destination_id, lost } => {
                 self.reaches(life, delivery_id, destination_id, lost);
@@ -347,7 +374,7 @@ impl World {
 
     /// Asks a waiting delivery what it waits for.
     fn ask_why(&mut self) -> Verdict {
-        let Some(process) = &self.process else { return Ok(()) };
+        let Some(process) = self.process.as_ref().filter(|_| !self.stopping) else { return Ok(()) };
         let index = self.dice.below(self.scenario.arrivals.len() as u64);
         let now = self.clock();
         let Some(row) = self.store.row(DeliveryId(u128::from(index) + 1)) else { return Ok(()) };
@@ -356,7 +383,8 @@ impl World {
             return Ok(());
         }
         let writing = !process.gathered.is_empty() || !process.committing.is_empty();
-        let busy = writing || process.reads_under_way > 0 || process.scheduler.in_flight() > 0;
+        let reading = process.reads_under_way > 0;
+        let busy = writing || reading || process.scheduler.in_flight() > 0;
         let hold = process.scheduler.hold(&row.delivery, now);
         // What is in the window is nearer to the truth than the row until the writer has caught up.
         if writing || row.delivery.is_expired(now) {
@@ -366,7 +394,7 @@ impl World {
         if wakes_at.is_some_and(|at| at <= now) {
             return Ok(());
         }
-        self.checker.hold_is_right(&row.delivery, hold, busy, wakes_at, now)
+        self.checker.hold_is_right(&row.delivery, hold, busy, reading, wakes_at, now)
     }
 }
 

@@ -2,17 +2,14 @@
 
 use std::sync::Arc;
 
-use super::lane::{Lane, LaneKey};
-use super::{Command, Flight, Scheduler, SchedulerLimits, Ticket};
+use super::lane::{LaneKey, Standing};
+use super::{Command, Flight, Scheduler, Ticket};
 use crate::delivery::{Delivery, Track};
 use crate::gate::{Admission, Hold, Permit, Why};
-use crate::id::TenantId;
 use crate::time::Timestamp;
 
 /// Of this many turns in which both could go, one is a retry's.
 const TURNS_PER_RETRY: u32 = 5;
-/// One slot in this many is for destinations that have no request out.
-const NEWCOMERS_SHARE: usize = 8;
 
 impl Scheduler {
     pub(super) fn woken(&mut self, now: Timestamp) {
@@ -24,9 +21,17 @@ impl Scheduler {
         }
     }
 
+    /// Something has happened to the lane: it waits for nothing any more, and is looked at anew.
     pub(super) fn unblock(&mut self, key: LaneKey, now: Timestamp) {
-        if let Some(lane) = self.lane_mut(key) {
+        self.hosts.leave_queue(key);
+        if let Some(lane) = self.lanes[key.index()].as_mut() {
             lane.blocked = None;
+            for track in Track::ALL {
+                if lane.stands(track) == Standing::ShortOfSlots {
+                    lane.standing[track as usize] = Standing::Out;
+                    self.slots.leave(track as usize, key);
+                }
+            }
         }
         self.reschedule(key, now);
     }
@@ -62,8 +67,8 @@ impl Scheduler {
         let Some(lane) = self.lanes[key.index()].as_mut() else { return };
         for track in Track::ALL {
             let due = lane.window(track).first_due().is_some_and(|due_at| due_at <= now);
-            if due && !lane.in_turns[track as usize] {
-                lane.in_turns[track as usize] = true;
+            if due && lane.stands(track) == Standing::Out {
+                lane.standing[track as usize] = Standing::InTurns;
                 self.turns.enter(lane.plan.tenant_id, track, key);
             }
         }
@@ -86,12 +91,11 @@ impl Scheduler {
 
     pub(super) fn dispatch(&mut self, now: Timestamp, out: &mut Vec<Command>) {
         while !self.stopped
-            && self.flights.len() < self.limits.in_flight_max
             && let Some(track) = self.next_track()
             && let Some((tenant_id, key)) = self.turns.take(track)
         {
             if let Some(lane) = self.lane_mut(key) {
-                lane.in_turns[track as usize] = false;
+                lane.standing[track as usize] = Standing::Out;
             }
             if self.send_one(key, track, now, out) {
                 self.turns.charge(tenant_id, track);
@@ -102,9 +106,7 @@ impl Scheduler {
 
     /// First attempts before retries, but each keeps a share of the turns and of the slots (G15).
     fn next_track(&mut self) -> Option<Track> {
-        let open_to =
-            |track: Track| !self.turns.is_empty(track) && self.in_flight_by_track[track as usize] < self.track_max();
-        match (open_to(Track::First), open_to(Track::Retry)) {
+        match (self.is_open(Track::First), self.is_open(Track::Retry)) {
             (false, false) => None,
             (true, false) => Some(Track::First),
             (false, true) => Some(Track::Retry),
@@ -115,29 +117,40 @@ impl Scheduler {
         }
     }
 
-    /// What is left to a track when the other has its share.
-    fn track_max(&self) -> usize {
-        let SchedulerLimits { in_flight_max, reserved_percent, .. } = self.limits;
-        // More than half for each is more than there is.
-        in_flight_max - in_flight_max * reserved_percent.min(50) / 100
+    /// Whether a track has a slot and somebody whose turn it could be. If a lane that was short of slots may go on, its turn comes.
+    fn is_open(&mut self, track: Track) -> bool {
+        let free = self.free_slots(track);
+        if free > 0
+            && let Some((tenant_id, key)) = self.slots.call(track as usize, free)
+        {
+            if let Some(lane) = self.lane_mut(key) {
+                lane.standing[track as usize] = Standing::InTurns;
+            }
+            self.turns.come_back(tenant_id, track, key);
+        }
+        free > 0 && !self.turns.is_empty(track)
+    }
+
+    fn free_slots(&self, track: Track) -> usize {
+        let free = self.limits.in_flight_max.saturating_sub(self.flights.len());
+        free.min(self.limits.track_max().saturating_sub(self.in_flight_by_track[track as usize]))
     }
 
     /// Sends the lane's next delivery of this track if its gate admits it. Whatever happens, the lane is left waiting
     /// for something: its next turn, a time, or an event.
     fn send_one(&mut self, key: LaneKey, track: Track, now: Timestamp, out: &mut Vec<Command>) -> bool {
         self.lanes_visited += 1;
+        let Some(host) = self.lane(key).map(|lane| Arc::clone(&lane.plan.host)) else { return false };
         let Some(permit) = self.next_permit(key, track, now, out) else {
             // It may have been called because its host has room: the room goes to the next.
-            if let Some(lane) = self.lane(key) {
-                let host = Arc::clone(&lane.plan.host);
-                self.offer_room(&host, now);
-            }
+            self.offer_room(&host, now);
             return false;
         };
         let delivery = self.lane_mut(key).and_then(|lane| lane.window_mut(track).take_first());
         let delivery = delivery.expect("admitted a delivery that is not there");
         self.take_off(key, delivery, permit, out);
         self.reschedule(key, now);
+        self.offer_room(&host, now);
         true
     }
 
@@ -160,78 +173,33 @@ impl Scheduler {
 
     /// A permit for the lane's first delivery of this track, or the lane waits for what it lacks.
     fn admit(&mut self, key: LaneKey, track: Track, now: Timestamp) -> Option<Permit> {
-        let shared = self.shared_hold(key, track);
+        let free = self.free_slots(track);
         let lane = self.lanes[key.index()].as_mut()?;
         if lane.window(track).first_due().is_none_or(|due_at| due_at > now) {
             self.reschedule(key, now);
             return None;
         }
-        let hold = match shared {
+        let (tenant_id, in_flight) = (lane.plan.tenant_id, lane.gate.in_flight());
+        let consent = lane.consent_hold();
+        if consent.is_none() && !self.slots.allows(track as usize, tenant_id, in_flight, free) {
+            lane.standing[track as usize] = Standing::ShortOfSlots;
+            self.slots.wait(track as usize, tenant_id, self.turns.weight(tenant_id), in_flight, key);
+            return None;
+        }
+        let hold = match consent {
             Some(hold) => hold,
+            None if !self.hosts.allows(&lane.plan.host, tenant_id, in_flight) => {
+                self.hosts.wait(&lane.plan.host, tenant_id, self.turns.weight(tenant_id), in_flight, key);
+                Hold::for_event(Why::HostConcurrency)
+            }
             None => match lane.gate.admit(&lane.plan.limits, now) {
                 Admission::Go(permit) => return Some(permit),
                 Admission::Wait(hold) => hold,
             },
         };
         lane.blocked = Some(hold);
-        if hold.why == Why::HostConcurrency {
-            self.hosts.queue(&lane.plan.host, key);
-        }
-        if hold.why == Why::Capacity && !std::mem::replace(&mut lane.short_of_slots, true) {
-            self.short_of_slots.push_back(key);
-        }
         self.set_timer(key, hold.until);
         None
-    }
-
-    /// What holds a lane though its own gate would not: its receiver's consent, its fair share of scarce slots, or its
-    /// host's cap.
-    fn shared_hold(&self, key: LaneKey, track: Track) -> Option<Hold> {
-        let lane = self.lane(key)?;
-        if let Some(hold) = lane.consent_hold() {
-            return Some(hold);
-        }
-        let in_flight = usize::try_from(lane.gate.in_flight()).unwrap_or(usize::MAX);
-        if in_flight > 0 && !self.has_room_beyond(in_flight, lane.plan.tenant_id, track) {
-            return Some(Hold::for_event(Why::Capacity));
-        }
-        self.hosts.is_full(&lane.plan.host).then(|| Hold::for_event(Why::HostConcurrency))
-    }
-
-    /// Whether a lane that has `in_flight` requests out may have another. Destinations that hang cannot take all slots:
-    /// once half are taken each lane keeps to its share, and the last ones are for lanes that have none.
-    fn has_room_beyond(&self, in_flight: usize, tenant_id: TenantId, track: Track) -> bool {
-        let in_flight_max = self.limits.in_flight_max;
-        let shared = but_for_newcomers(in_flight_max);
-        let scarce = self.flights.len() >= in_flight_max / 2;
-        self.flights.len() < shared
-            // A track that is full has no slots for newcomers either, however many the other one leaves.
-            && self.in_flight_by_track[track as usize] < but_for_newcomers(self.track_max())
-            && !(scarce && in_flight >= self.turns.share(shared, tenant_id))
-    }
-
-    /// A slot is free: the next lane that was held for the lack of one is called, if it is enough for it.
-    pub(super) fn offer_slot(&mut self, now: Timestamp) {
-        while let Some(key) = self.short_of_slots.pop_front() {
-            // A lane that left meanwhile may have been followed by another with its key.
-            let Some(lane) = self.lane(key).filter(|lane| lane.short_of_slots) else { continue };
-            if lane.blocked == Some(Hold::for_event(Why::Capacity)) && !self.has_slot_for(lane) {
-                // It stays in line, at the end: others may have less than their share.
-                return self.short_of_slots.push_back(key);
-            }
-            let held = lane.blocked;
-            if let Some(lane) = self.lane_mut(key) {
-                lane.short_of_slots = false;
-            }
-            if held == Some(Hold::for_event(Why::Capacity)) {
-                return self.unblock(key, now);
-            }
-        }
-    }
-
-    fn has_slot_for(&self, lane: &Lane) -> bool {
-        let in_flight = usize::try_from(lane.gate.in_flight()).unwrap_or(usize::MAX);
-        in_flight == 0 || Track::ALL.iter().any(|track| self.has_room_beyond(in_flight, lane.plan.tenant_id, *track))
     }
 
     /// The lane wants nothing more of this host. It may have been called already: the next one is called then.
@@ -240,11 +208,13 @@ impl Scheduler {
         self.offer_room(host, now);
     }
 
-    /// Calls the next lane that waits for this host. One that does not use the room passes it on.
+    /// Calls the next lane that waits for this host and may go on. One that does not use the room passes it on.
     pub(super) fn offer_room(&mut self, host: &Arc<str>, now: Timestamp) {
-        while let Some(next) = self.hosts.next_waiting(host) {
+        while let Some(next) = self.hosts.call(host) {
             self.unblock(next, now);
-            if self.lane(next).is_some_and(Lane::is_in_turns) {
+            // One whose track has no slot has to wait: it must not keep others from the room.
+            let comes = |track| self.lane(next).is_some_and(|lane| lane.stands(track) == Standing::InTurns);
+            if Track::ALL.into_iter().any(|track| comes(track) && self.free_slots(track) > 0) {
                 return;
             }
         }
@@ -252,19 +222,14 @@ impl Scheduler {
 
     fn take_off(&mut self, key: LaneKey, delivery: Delivery, permit: Permit, out: &mut Vec<Command>) {
         let Some(lane) = self.lanes[key.index()].as_ref() else { return };
-        if lane.gate.in_flight() == 1 {
-            self.turns.lane_took_off(lane.plan.tenant_id);
-        }
-        let host = Arc::clone(&lane.plan.host);
-        self.hosts.enter(&host);
-        self.in_flight_by_track[delivery.track() as usize] += 1;
+        let (host, tenant_id, track) = (Arc::clone(&lane.plan.host), lane.plan.tenant_id, delivery.track() as usize);
+        let weight = self.turns.weight(tenant_id);
+        self.hosts.enter(&host, tenant_id, weight);
+        self.slots.take(track, tenant_id, weight);
+        self.in_flight_by_track[track] += 1;
         out.push(Command::Send { delivery: delivery.clone(), probe: permit.is_probe() });
         let flight = Flight { lane: key, host, delivery, permit, withdrawn: false, again: None };
         let previous = self.flights.insert(flight.delivery.id, flight);
         assert!(previous.is_none(), "sent a delivery that was already on its way");
     }
-}
-
-fn but_for_newcomers(slots: usize) -> usize {
-    slots - slots / NEWCOMERS_SHARE
 }

@@ -1,23 +1,25 @@
-//! The cap per receiving host, which many destinations may share (G10).
+//! The cap per receiving host, which many destinations may share (G10). Tenants share a host's slots as they share all others.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::Map;
 use super::lane::LaneKey;
+use super::shares::Shares;
+use crate::id::TenantId;
 
 #[derive(Debug)]
 pub(super) struct Hosts {
     max: Option<usize>,
+    /// Hosts with requests out or lanes that wait.
     hosts: Map<Arc<str>, Host>,
     /// Which host a lane waits for: it may have moved since.
     waits_for: Map<LaneKey, Arc<str>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Host {
     in_flight: usize,
-    waiting: VecDeque<LaneKey>,
+    shares: Shares<1>,
 }
 
 impl Hosts {
@@ -25,53 +27,61 @@ impl Hosts {
         Self { max, hosts: Map::default(), waits_for: Map::default() }
     }
 
-    pub(super) fn is_full(&self, host: &Arc<str>) -> bool {
-        self.max.is_some_and(|max| self.hosts.get(host).is_some_and(|host| host.in_flight >= max))
+    /// Whether a lane of this tenant that has `in_flight` requests out may have another to this host.
+    pub(super) fn allows(&self, host: &Arc<str>, tenant_id: TenantId, in_flight: u32) -> bool {
+        let (Some(max), Some(host)) = (self.max, self.hosts.get(host)) else { return true };
+        host.shares.allows(0, tenant_id, in_flight, max - host.in_flight)
     }
 
-    pub(super) fn enter(&mut self, host: &Arc<str>) {
-        if self.max.is_some() {
-            self.hosts.entry(Arc::clone(host)).or_default().in_flight += 1;
-        }
+    pub(super) fn enter(&mut self, host: &Arc<str>, tenant_id: TenantId, weight: u32) {
+        let Some(max) = self.max else { return };
+        let host = self.hosts.entry(Arc::clone(host)).or_insert_with(|| Host::new(max));
+        host.in_flight += 1;
+        host.shares.take(0, tenant_id, weight);
     }
 
     /// One request less.
-    pub(super) fn leave(&mut self, host: &Arc<str>) {
+    pub(super) fn leave(&mut self, host: &Arc<str>, tenant_id: TenantId) {
         let Some(entry) = self.hosts.get_mut(host) else { return };
-        entry.in_flight = entry.in_flight.saturating_sub(1);
+        entry.in_flight -= 1;
+        entry.shares.give_back(0, tenant_id);
         self.forget_if_idle(host);
     }
 
-    pub(super) fn queue(&mut self, host: &Arc<str>, lane: LaneKey) {
-        if self.waits_for.insert(lane, Arc::clone(host)).is_none() {
-            self.hosts.entry(Arc::clone(host)).or_default().waiting.push_back(lane);
-        }
+    pub(super) fn wait(&mut self, host: &Arc<str>, tenant_id: TenantId, weight: u32, in_flight: u32, lane: LaneKey) {
+        let Some(max) = self.max else { return };
+        self.leave_queue(lane);
+        self.waits_for.insert(lane, Arc::clone(host));
+        let entry = self.hosts.entry(Arc::clone(host)).or_insert_with(|| Host::new(max));
+        entry.shares.wait(0, tenant_id, weight, in_flight, lane);
     }
 
-    /// The next lane that waits for this host, if the host has room.
-    pub(super) fn next_waiting(&mut self, host: &Arc<str>) -> Option<LaneKey> {
-        if self.is_full(host) {
-            return None;
-        }
-        let next = self.hosts.get_mut(host)?.waiting.pop_front();
-        match next {
-            Some(lane) => drop(self.waits_for.remove(&lane)),
-            None => self.forget_if_idle(host),
-        }
-        next
+    /// The next lane that waits for this host and may go on. It waits no more.
+    pub(super) fn call(&mut self, host: &Arc<str>) -> Option<LaneKey> {
+        let entry = self.hosts.get_mut(host)?;
+        let (_, lane) = entry.shares.call(0, self.max? - entry.in_flight)?;
+        self.waits_for.remove(&lane);
+        self.forget_if_idle(host);
+        Some(lane)
     }
 
     pub(super) fn leave_queue(&mut self, lane: LaneKey) {
         let Some(host) = self.waits_for.remove(&lane) else { return };
         if let Some(entry) = self.hosts.get_mut(&host) {
-            entry.waiting.retain(|other| *other != lane);
+            entry.shares.leave(0, lane);
         }
         self.forget_if_idle(&host);
     }
 
     fn forget_if_idle(&mut self, host: &Arc<str>) {
-        if self.hosts.get(host).is_some_and(|entry| entry.in_flight == 0 && entry.waiting.is_empty()) {
+        if self.hosts.get(host).is_some_and(|entry| entry.shares.is_idle()) {
             self.hosts.remove(host);
         }
+    }
+}
+
+impl Host {
+    fn new(max: usize) -> Self {
+        Self { in_flight: 0, shares: Shares::new(max) }
     }
 }

@@ -14,13 +14,21 @@ pub(super) struct Lane {
     /// Set while nothing of this lane may go; it is in no turn then.
     pub blocked: Option<Hold>,
     pub timer: Option<Timestamp>,
-    pub in_turns: [bool; 2],
+    pub standing: [Standing; 2],
     /// The gate has learned something that no change told of, and that is not saved.
     pub unsaved: bool,
-    /// In the scheduler's list of those.
-    pub short_of_slots: bool,
     /// Dropped, and only waits for what is in flight.
     pub leaving: bool,
+}
+
+/// Where a lane is with its next delivery of a track.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Nothing is due, or the whole lane is blocked.
+    Out,
+    InTurns,
+    /// Its tenant holds its share of the slots.
+    ShortOfSlots,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,15 +52,14 @@ impl Lane {
             windows: [Window::new(backlog), Window::new(backlog)],
             blocked: None,
             timer: None,
-            in_turns: [false; 2],
+            standing: [Standing::Out; 2],
             unsaved: false,
-            short_of_slots: false,
             leaving: false,
         }
     }
 
-    pub(super) fn is_in_turns(&self) -> bool {
-        self.in_turns.contains(&true)
+    pub(super) fn stands(&self, track: Track) -> Standing {
+        self.standing[track as usize]
     }
 
     /// Ours again before its last request had come to its end.

@@ -11,7 +11,7 @@ use crate::retry::RetryPolicy;
 /// Bounds of one scheduler.
 #[derive(Clone, Debug)]
 pub struct SchedulerLimits {
-    /// Requests at once, over all destinations.
+    /// Requests at once, over all destinations. A tenant alone gets somewhat less than half of them, so that another finds some free.
     pub in_flight_max: usize,
     /// Deliveries that one lane keeps in memory, per track.
     pub window_max: usize,
@@ -19,13 +19,21 @@ pub struct SchedulerLimits {
     pub refills_max: usize,
     /// This share of the slots, in per cent, is kept for first attempts; as much for retries.
     pub reserved_percent: usize,
-    /// Requests at once to one receiving host, over all destinations there (G10).
+    /// Requests at once to one receiving host, over all destinations there (G10). Tenants share them in the same way.
     pub per_host_max: Option<usize>,
 }
 
 impl Default for SchedulerLimits {
     fn default() -> Self {
         Self { in_flight_max: 4_096, window_max: 64, refills_max: 64, reserved_percent: 20, per_host_max: None }
+    }
+}
+
+impl SchedulerLimits {
+    /// What is left to a track when the other has its share.
+    pub(super) fn track_max(&self) -> usize {
+        // More than half for each is more than there is.
+        self.in_flight_max - self.in_flight_max * self.reserved_percent.min(50) / 100
     }
 }
 

@@ -323,6 +323,20 @@ fn what_gates_have_learned_is_saved_at_the_end_a_page_at_a_time() {
 }
 
 #[test]
+fn a_request_whose_fate_is_unknown_counts_in_the_pace_after_a_restart_too() {
+    let mut desk = Desk::new(SchedulerLimits::default());
+    let limits = GateLimits { rate: Rate::per_second(1), burst: 1, ..GateLimits::default() };
+    let slow = DestinationPlan { limits: Arc::new(limits), ..plan(1, 1) };
+    desk.adopt(slow.clone());
+    let first = sent(&desk.offer(1, 2)).remove(0);
+    desk.tell(Input::Interrupted { delivery_id: first.id });
+    let [(_, state)] = &saved(&desk.tell(Input::Stop))[..] else { panic!("its gate is not saved") };
+    let mut next = Desk::new(SchedulerLimits::default());
+    next.tell(Input::Adopted { plan: Box::new(slow), gate: Box::new(state.clone()), backlog: false });
+    assert_eq!(sent(&next.offer(1, 1)), [], "it waits for its pace");
+}
+
+#[test]
 fn one_that_is_sent_again_while_its_earlier_life_is_in_flight_is_not_forgotten() {
     let mut desk = Desk::new(SchedulerLimits::default());
     desk.adopt(plan(1, 1));

@@ -1,7 +1,8 @@
 //! Fair turns: between tenants by weight, then between a tenant's lanes one after the other (G12).
 //!
 //! Each tenant has a pass per track, which every turn there moves on by one over its weight; the lowest pass is next.
-//! A tenant that was idle joins at the current pass: it neither owes nor has saved anything. The tracks are apart,
+//! A tenant that was idle joins at the current pass: it neither owes nor has saved anything. One that only waited for a slot keeps
+//! its pass, up to one turn: otherwise those whose request has just come to its end would always be first. The tracks are apart,
 //! because turns in one of them must not count as saved in the other.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -17,15 +18,13 @@ pub(super) struct Turns {
     /// Tenants with a lane whose turn could come, per track, by pass.
     ready: [BTreeSet<(u64, TenantId)>; 2],
     current: [u64; 2],
-    /// The weights of the tenants with a request out, added up.
-    weight_in_flight: usize,
+    /// Those of tenants whose weight is not 1.
+    weights: Map<TenantId, u32>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Tenant {
-    weight: u32,
     passes: [u64; 2],
-    lanes_in_flight: usize,
     lanes: [VecDeque<LaneKey>; 2],
 }
 
@@ -36,12 +35,14 @@ pub(super) const WEIGHT_MAX: u32 = 1_000;
 
 impl Turns {
     pub(super) fn weigh(&mut self, tenant_id: TenantId, weight: u32) {
-        let tenant = self.tenant(tenant_id);
-        let before = std::mem::replace(&mut tenant.weight, weight.clamp(1, WEIGHT_MAX));
-        if tenant.lanes_in_flight > 0 {
-            let after = tenant.weight;
-            self.weight_in_flight = self.weight_in_flight + after as usize - before as usize;
-        }
+        match weight.clamp(1, WEIGHT_MAX) {
+            1 => self.weights.remove(&tenant_id),
+            weight => self.weights.insert(tenant_id, weight),
+        };
+    }
+
+    pub(super) fn weight(&self, tenant_id: TenantId) -> u32 {
+        self.weights.get(&tenant_id).copied().unwrap_or(1)
     }
 
     pub(super) fn is_empty(&self, track: Track) -> bool {
@@ -49,11 +50,19 @@ impl Turns {
     }
 
     pub(super) fn enter(&mut self, tenant_id: TenantId, track: Track, lane: LaneKey) {
+        self.join(tenant_id, track, lane, self.current[track as usize]);
+    }
+
+    /// The lane waited for a slot.
+    pub(super) fn come_back(&mut self, tenant_id: TenantId, track: Track, lane: LaneKey) {
+        self.join(tenant_id, track, lane, self.current[track as usize].saturating_sub(STRIDE));
+    }
+
+    fn join(&mut self, tenant_id: TenantId, track: Track, lane: LaneKey, pass_min: u64) {
         let track = track as usize;
-        let current = self.current[track];
-        let tenant = self.tenant(tenant_id);
+        let tenant = self.tenants.entry(tenant_id).or_default();
         if tenant.lanes[track].is_empty() {
-            tenant.passes[track] = tenant.passes[track].max(current);
+            tenant.passes[track] = tenant.passes[track].max(pass_min);
         }
         tenant.lanes[track].push_back(lane);
         let pass = tenant.passes[track];
@@ -84,45 +93,13 @@ impl Turns {
 
     /// The turn was used.
     pub(super) fn charge(&mut self, tenant_id: TenantId, track: Track) {
-        let track = track as usize;
+        let (track, weight) = (track as usize, self.weight(tenant_id));
         let Some(tenant) = self.tenants.get_mut(&tenant_id) else { return };
         let before = tenant.passes[track];
-        tenant.passes[track] += STRIDE / u64::from(tenant.weight);
+        tenant.passes[track] += STRIDE / u64::from(weight);
         self.ready[track].remove(&(before, tenant_id));
         if !tenant.lanes[track].is_empty() {
             self.ready[track].insert((tenant.passes[track], tenant_id));
         }
-    }
-
-    /// A lane of this tenant has its first request out.
-    pub(super) fn lane_took_off(&mut self, tenant_id: TenantId) {
-        let tenant = self.tenant(tenant_id);
-        tenant.lanes_in_flight += 1;
-        let joins = if tenant.lanes_in_flight == 1 { tenant.weight as usize } else { 0 };
-        self.weight_in_flight += joins;
-    }
-
-    /// A lane of this tenant has no request out any more.
-    pub(super) fn lane_landed(&mut self, tenant_id: TenantId) {
-        let tenant = self.tenant(tenant_id);
-        tenant.lanes_in_flight -= 1;
-        let leaves = if tenant.lanes_in_flight == 0 { tenant.weight as usize } else { 0 };
-        self.weight_in_flight -= leaves;
-    }
-
-    /// What is left of so many slots for one lane of this tenant, when tenants share by weight, and lanes within them.
-    pub(super) fn share(&self, slots: usize, tenant_id: TenantId) -> usize {
-        let tenant = self.tenants.get(&tenant_id);
-        let (weight, lanes) = tenant.map_or((1, 0), |tenant| (tenant.weight as usize, tenant.lanes_in_flight));
-        (slots * weight).div_ceil(self.weight_in_flight.max(weight)).div_ceil(lanes.max(1))
-    }
-
-    fn tenant(&mut self, tenant_id: TenantId) -> &mut Tenant {
-        self.tenants.entry(tenant_id).or_insert_with(|| Tenant {
-            weight: 1,
-            passes: [0, 0],
-            lanes_in_flight: 0,
-            lanes: [VecDeque::new(), VecDeque::new()],
-        })
     }
 }

@@ -47,6 +47,11 @@ impl World {
                     self.note(|| format!("{} abandoned by hand", delivery.id));
                     self.tell(Input::Withdrawn { delivery: Box::new(delivery) }, None)?;
                 }
+                Told::Removed(destination_id) => {
+                    self.note(|| format!("{destination_id} is removed"));
+                    self.checker.dropped(destination_id);
+                    self.tell(Input::Dropped { destination_id }, None)?;
+                }
                 Told::Available(deliveries) if deliveries.is_empty() => {}
                 Told::Available(deliveries) => self.tell(Input::Available { deliveries }, None)?,
             }
@@ -64,6 +69,12 @@ impl World {
                 Write::Revive(id) => told.push(Told::Available(self.revive(id, now))),
                 Write::Abandon(id) => told.extend(self.abandon(id, now)),
                 Write::Erase(tenant_id) => self.erase(tenant_id, now),
+                Write::Remove(destination_id) => {
+                    self.store.write(store::Write::RemoveDestination { destination_id }, now);
+                    self.removed.insert(destination_id);
+                    self.checker.removed(destination_id);
+                    told.push(Told::Removed(destination_id));
+                }
                 Write::Settle(settlement, facts) => {
                     self.checker.written(&settlement, &facts);
                     let available = self.store.settle(Settled { settlement, attempt: None });
@@ -106,7 +117,7 @@ impl World {
         let delivery = NewDelivery {
             id,
             destination_id: plan.id,
-            ordered: arrival.key.is_some(),
+            ordered: arrival.key.is_some() && plan.ordering != Ordering::Unordered,
             give_up_at: plan.policy.give_up_at(now, arrival.ttl),
         };
         let event = event(index, plan, arrival.key.clone(), now);

@@ -5,7 +5,7 @@ use super::*;
 impl World {
     pub(super) fn arrives(&mut self, index: usize) -> Verdict {
         // A producer whose event is not acknowledged sends it again.
-        if self.process.is_none() {
+        if self.process.is_none() || self.stopping {
             self.at(self.now + Millis::from_secs(10), Happening::Arrives(index));
         } else {
             self.gather(Write::Accept(index));
@@ -76,7 +76,7 @@ impl World {
         let life = self.lives;
         self.tell(Input::Answered { delivery_id, outcome }, Some(&outcome))?;
         match destination_id {
-            Some(id) if life == self.lives => self.checker.settled_down(id),
+            Some(id) if life == self.lives => self.checker.settled_down(id, &outcome, now),
             _ => Ok(()),
         }
     }

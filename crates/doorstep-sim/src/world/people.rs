@@ -4,6 +4,9 @@ use super::*;
 
 impl World {
     pub(super) fn hand(&mut self, destination_id: DestinationId, hand: Hand) -> Verdict {
+        if self.removed.contains(&destination_id) {
+            return Ok(());
+        }
         let owned = self.process.as_ref().is_some_and(|p| p.scheduler.gate(destination_id).is_some());
         if !owned {
             self.at(self.now + Millis::from_mins(2), Happening::Hand(destination_id, hand));
@@ -14,23 +17,26 @@ impl World {
         self.tell(Input::Handled { destination_id, hand }, None)
     }
 
-    /// Another host, another cap.
+    /// Other settings, under load.
     pub(super) fn change(&mut self, destination_id: DestinationId) -> Verdict {
-        let (host, concurrency) = (random_host(&mut self.dice), self.dice.pick(&[1, 2, 5, 10]));
+        let (host, limits, ordering) =
+            (random_host(&mut self.dice), random_limits(&mut self.dice), random_ordering(&mut self.dice));
         // Whoever has moved may have to agree anew, or has agreed by now.
-        let awaits_consent = self.dice.one_in(2);
+        let (awaits_consent, reorders) = (self.dice.one_in(2), self.dice.one_in(2));
         let found = self.scenario.destinations.iter_mut().find(|(plan, _)| plan.id == destination_id);
         let Some((plan, _)) = found else { return Ok(()) };
-        (plan.host, plan.awaits_consent) = (host, awaits_consent);
-        plan.limits = Arc::new(GateLimits { concurrency, ..(*plan.limits).clone() });
+        (plan.host, plan.awaits_consent, plan.limits) = (host, awaits_consent, Arc::new(limits));
+        if reorders {
+            plan.ordering = ordering;
+        }
         let plan = plan.clone();
-        self.note(|| format!("{destination_id} moves to {} with a cap of {concurrency}", plan.host));
+        self.note(|| format!("{destination_id} changes: {plan:?}"));
         self.checker.changed(plan.clone());
         self.tell(Input::Changed { plan: Box::new(plan) }, None)
     }
 
     pub(super) fn heal(&mut self) -> Verdict {
-        if self.process.is_none() {
+        if self.process.is_none() || self.stopping {
             self.at(self.now + Millis::from_mins(2), Happening::Heals);
             return Ok(());
         }
@@ -59,10 +65,8 @@ impl World {
     /// A person sends those again that are dead and hold up others.
     pub(super) fn revive_holders(&mut self) -> Verdict {
         let holds = |row: &&doorstep_store::memory::Row| {
-            let plan = self.scenario.destinations.iter().find(|(plan, _)| plan.id == row.delivery.destination_id);
             matches!(row.end, Some(End::Dead(reason)) if reason != DeadReason::Abandoned)
                 && row.delivery.ordering.is_some()
-                && plan.is_some_and(|(plan, _)| matches!(plan.ordering, Ordering::ByKey { .. }))
         };
         let dead: Vec<DeliveryId> = self.store.rows().filter(holds).map(|row| row.delivery.id).collect();
         for id in dead {

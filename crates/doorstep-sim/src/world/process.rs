@@ -18,6 +18,7 @@ impl World {
             reads_under_way: 0,
             empty: Vec::new(),
             wake_at: None,
+            all_saved: false,
         });
         for (tenant_id, weight) in self.scenario.tenants.clone() {
             self.tell(Input::Weighted { tenant_id, weight }, None)?;
@@ -31,7 +32,7 @@ impl World {
 
     pub(super) fn take_back(&mut self, destination_id: DestinationId) -> Verdict {
         let found = self.scenario.destinations.iter().find(|(plan, _)| plan.id == destination_id);
-        let Some((plan, _)) = found else { return Ok(()) };
+        let Some((plan, _)) = found.filter(|(plan, _)| !self.removed.contains(&plan.id)) else { return Ok(()) };
         let (plan, gate) = (Box::new(plan.clone()), Box::new(self.store.gate(destination_id)));
         self.tell(Input::Adopted { plan, gate, backlog: true }, None)
     }
@@ -57,8 +58,44 @@ impl World {
         Ok(())
     }
 
+    /// It sends nothing more, and ends when all that was in flight has come to its end and is written.
+    pub(super) fn stop(&mut self) -> Verdict {
+        if self.process.is_none() || self.stopping {
+            return Ok(());
+        }
+        self.note(|| "the process is told to stop".to_owned());
+        self.stopping = true;
+        self.tell(Input::Stop, None)
+    }
+
+    pub(super) fn wind_down(&mut self) -> Verdict {
+        let Some(process) = &self.process else { return Ok(()) };
+        if !process.all_saved && process.scheduler.in_flight() == 0 {
+            let life = self.lives;
+            loop {
+                let gathered = self.process.as_ref().map_or(0, |process| process.n_gathered);
+                self.tell(Input::Stop, None)?;
+                let Some(process) = self.process.as_mut().filter(|_| life == self.lives) else { return Ok(()) };
+                if process.n_gathered == gathered {
+                    process.all_saved = true;
+                    break;
+                }
+            }
+        }
+        let done = |p: &Process| p.all_saved && p.gathered.is_empty() && p.committing.is_empty();
+        if self.process.as_ref().is_some_and(done) {
+            self.note(|| "the process has stopped".to_owned());
+            self.checker.stopped()?;
+            (self.process, self.stopping) = (None, false);
+            self.lives += 1;
+            self.soon(60_000, Happening::Starts);
+        }
+        Ok(())
+    }
+
     pub(super) fn crash(&mut self) {
         self.note(|| "CRASH".to_owned());
+        self.stopping = false;
         let Some(mut process) = self.process.take() else { return };
         // A commit that was under way may or may not have reached the disk.
         if self.dice.one_in(2) {

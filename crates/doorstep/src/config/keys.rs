@@ -118,10 +118,10 @@ settings! {
     log_format: LogFormat = "auto", Text, value::log_format;
     /// What is logged: error, warn, info, debug or trace, also by part, such as info,doorstep_engine=debug.
     log_level: String = "info", Text, value::log_level;
-    /// Requests at once, over all destinations.
+    /// Requests at once, over all destinations. One tenant alone gets a little less than half of them.
     in_flight_max: usize = "4096", Number, value::between(1, 65_536);
-    /// Requests at once to one receiving host, over all destinations there; 0 for no such limit.
-    per_host_max: usize = "0", Number, value::between(0, 65_536);
+    /// Requests at once to one receiving host and port, over all destinations there; 0 for no such limit.
+    per_host_max: usize = "256", Number, value::between(0, 65_536);
     /// Largest payload of an event, in bytes.
     payload_max_bytes: usize = "262144", Number, value::between(1_024, 16 * 1_024 * 1_024);
     /// Destinations that one tenant may have. Those that are there stay.

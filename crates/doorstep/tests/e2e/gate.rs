@@ -273,3 +273,38 @@ fn an_event_that_has_lost_its_meaning_is_given_up() {
     assert_eq!(delivery["reason"], "expired");
     assert!((2..=5).contains(&delivery["attempt_count"].as_u64().unwrap()), "{delivery}");
 }
+
+#[test]
+fn a_tenant_whose_receivers_hang_leaves_slots_to_others() {
+    const DESTINATIONS: usize = 20;
+    let home = Home::new();
+    let options = ["--allow-targets", "127.0.0.0/8", "--in-flight-max", "64"];
+    let (server, hanging) = (Server::start_with(&home, &options), Listener::start(&["--hang"]));
+    let mut client = server.client();
+    let greedy = client.tenant();
+    let settings = json!({"timeout_ms": 300_000});
+    let destinations: Vec<String> = (0..DESTINATIONS)
+        .map(|n| text(&client.destination(&greedy, &hanging.url(&format!("/{n}")), settings.clone()), "id"))
+        .collect();
+    let events: Vec<String> = (0..10).map(|_| client.event(&greedy, json!({}))).collect();
+    hanging.records.wait_for(DESTINATIONS);
+    // Everything that it may hold is out once one of the last waits for a slot, and nothing of that ends for minutes.
+    client.delivery_waiting(&destinations[DESTINATIONS - 1], &events[9], "capacity");
+
+    // Others find slots at once, one after the other, and so does what is tried again.
+    for settings in [json!({}), json!({"policy": every(50, 200)})] {
+        let (other, fails) = (client.tenant(), !settings["policy"].is_null());
+        let to = Listener::start(if fails { &["--status", "500"] } else { &[] });
+        client.destination(&other, &to.url("/"), settings);
+        let first = client.event(&other, json!({}));
+        if fails {
+            to.records.wait("a second request", |records| {
+                (records.iter().filter(|record| record["event_id"] == *first).count() >= 2).then_some(())
+            });
+        } else {
+            to.wait_for(&first, 200);
+        }
+    }
+    let hung = hanging.records.len();
+    assert!((DESTINATIONS..40).contains(&hung), "{hung} of 64 slots");
+}

@@ -452,7 +452,7 @@ fn what_can_be_configured_has_the_default_that_the_page_says() {
     says("Destinations", "destinations of a tenant", &[count(number("destinations_per_tenant_max"))]);
     assert_eq!(number("filter_work_max"), filter::work::FILTER_WORK_MAX);
     assert_eq!(number("queued_per_tenant_max"), quota::QUEUED_DELIVERIES_MAX);
-    assert_eq!(number("per_host_max"), 0, "the page says that there is none");
+    says("The engine", "requests at once to one host and port", &[count(number("per_host_max"))]);
     says("The engine", "time to end requests when stopped", &[time(number("drain_timeout_ms").into())]);
     let (limits, connections) = (Limits::default(), ConnectionLimits::default());
     for (key, default) in [

@@ -4,21 +4,21 @@ use super::*;
 
 #[test]
 fn the_cap_per_host_is_exact_and_its_room_is_never_left_unused() {
-    let limits = SchedulerLimits { per_host_max: Some(2), ..SchedulerLimits::default() };
-    let mut desk = Desk::new(limits);
+    let mut desk = Desk::new(SchedulerLimits { per_host_max: Some(2), ..SchedulerLimits::default() });
     for destination in 1..=4 {
-        desk.adopt(plan(destination, 1));
+        desk.adopt(plan(destination, destination));
     }
-    desk.adopt(DestinationPlan { host: "elsewhere.example".into(), ..plan(5, 1) });
+    desk.adopt(DestinationPlan { host: "elsewhere.example".into(), ..plan(5, 5) });
     let mut flying = Vec::new();
     for destination in 1..=5 {
         flying.extend(sent(&desk.offer(destination, 2)));
     }
-    assert_eq!(tally(&flying.iter().map(|d| d.destination_id.0).collect::<Vec<_>>()), [(1, 2), (5, 2)].into());
+    assert_eq!(tally(&flying.iter().map(|d| d.destination_id.0).collect::<Vec<_>>()), [(1, 1), (2, 1), (5, 1)].into());
     // The next in line is paused meanwhile: the room goes to the one behind it.
-    desk.tell(Input::Handled { destination_id: DestinationId(2), hand: Hand::Pause });
+    desk.tell(Input::Handled { destination_id: DestinationId(1), hand: Hand::Pause });
+    desk.tell(Input::Handled { destination_id: DestinationId(3), hand: Hand::Pause });
     let out = desk.answer(flying[0].id, OK);
-    assert_eq!(sent(&out)[0].destination_id, DestinationId(3));
+    assert_eq!(sent(&out)[0].destination_id, DestinationId(4));
     let mut total = flying.len() + 1;
     flying.push(sent(&out)[0].clone());
     let mut waiting: VecDeque<Delivery> = flying.drain(1..).collect();
@@ -28,7 +28,26 @@ fn the_cap_per_host_is_exact_and_its_room_is_never_left_unused() {
         waiting.extend(more);
         assert!(waiting.iter().filter(|d| d.destination_id.0 < 5).count() <= 2);
     }
-    assert_eq!(total, 8, "all but the two of the paused destination");
+    assert_eq!(total, 7, "all but the three of the paused destinations");
+}
+
+#[test]
+fn no_tenant_takes_all_of_a_host_that_it_shares_with_others() {
+    let mut desk = Desk::new(SchedulerLimits { per_host_max: Some(16), ..SchedulerLimits::default() });
+    for destination in 1..=10 {
+        desk.adopt(plan(destination, 1));
+    }
+    let mut hanging = Vec::new();
+    for destination in 1..=10 {
+        hanging.extend(sent(&desk.offer(destination, 10)));
+    }
+    assert_eq!(hanging.len(), 9, "7 of 16, and 2 for destinations that have none");
+    let waits = desk.delivery(1);
+    assert_eq!(desk.scheduler.hold(&waits, desk.now), Some(Hold::for_event(Why::HostConcurrency)));
+    for tenant in 2..=5 {
+        desk.adopt(plan(10 + tenant, tenant));
+        assert!(!sent(&desk.offer(10 + tenant, 1)).is_empty(), "tenant {tenant}");
+    }
 }
 
 #[test]
@@ -66,7 +85,7 @@ fn room_that_was_offered_to_a_destination_that_is_dropped_goes_to_the_next_in_li
     let limits = SchedulerLimits { per_host_max: Some(1), in_flight_max: 2, ..SchedulerLimits::default() };
     let mut desk = Desk::new(SchedulerLimits { reserved_percent: 0, ..limits });
     for destination in 1..=3 {
-        desk.adopt(plan(destination, 9));
+        desk.adopt(plan(destination, 6 + destination));
     }
     for destination in 4..=6 {
         let host = format!("{destination}.example").into();
@@ -89,27 +108,39 @@ fn room_that_was_offered_to_a_destination_that_is_dropped_goes_to_the_next_in_li
 
 #[test]
 fn room_that_was_offered_to_a_destination_that_rests_goes_to_the_next_in_line() {
-    for cut_short in ["by its own request", "by a read that failed"] {
-        let limits = SchedulerLimits { per_host_max: Some(1), window_max: 1, ..SchedulerLimits::default() };
-        let mut desk = Desk::new(limits);
-        for destination in 1..=3 {
-            desk.adopt(plan(destination, destination));
-        }
-        let out = desk.offer(1, 1);
-        let first = sent(&out).remove(0);
-        // The window of the first overflows, so that it reads; it waits for its host before the second does.
-        let [(ticket, ..)] = refills(&desk.offer(1, 2))[..] else { panic!("no read") };
-        desk.offer(2, 1);
-        let out = if cut_short == "by its own request" {
-            desk.tell(Input::Interrupted { delivery_id: first.id })
-        } else {
-            let mut out = desk.tell(Input::RefillFailed { ticket });
-            out.extend(desk.answer(first.id, OK));
-            out
-        };
-        assert_eq!(sent(&out).len(), 1, "{cut_short}: the host has room");
-        if cut_short == "by its own request" {
-            assert_eq!(sent(&out)[0].destination_id, DestinationId(2), "the first rests");
-        }
+    let mut desk = Desk::new(SchedulerLimits { per_host_max: Some(1), ..SchedulerLimits::default() });
+    desk.adopt(plan(1, 1));
+    desk.adopt(plan(2, 2));
+    let first = sent(&desk.offer(1, 2)).remove(0);
+    desk.offer(2, 1);
+    // The first is the next in line as well; but its own request was cut short, so that it rests.
+    let out = desk.tell(Input::Interrupted { delivery_id: first.id });
+    assert_eq!(sent(&out).len(), 1, "the host has room");
+    assert_eq!(sent(&out)[0].destination_id, DestinationId(2));
+}
+
+#[test]
+fn a_destination_that_waits_for_a_slot_does_not_keep_others_from_its_host() {
+    let limits = SchedulerLimits { in_flight_max: 32, per_host_max: Some(8), ..SchedulerLimits::default() };
+    let mut desk = Desk::new(SchedulerLimits { reserved_percent: 50, ..limits });
+    // Retries of many tenants take all slots that retries may have.
+    for tenant in 101..=116 {
+        desk.adopt(DestinationPlan { host: format!("{tenant}.example").into(), ..plan(tenant, tenant) });
+        let deliveries = vec![desk.retry(tenant)];
+        assert_eq!(sent(&desk.tell(Input::Available { deliveries })).len(), 1);
     }
+    let mut offered = Vec::new();
+    for tenant in 1..=10 {
+        desk.adopt(plan(tenant, tenant));
+        offered.push(desk.delivery(tenant));
+        let deliveries = offered.last().cloned().into_iter().collect();
+        let n_sent = usize::from(tenant <= 8);
+        assert_eq!(sent(&desk.tell(Input::Available { deliveries })).len(), n_sent, "two wait for the host");
+    }
+    // The first of them has only a retry left, which finds no slot.
+    desk.tell(Input::Withdrawn { delivery: Box::new(offered[8].clone()) });
+    let deliveries = vec![desk.retry(9)];
+    desk.tell(Input::Available { deliveries });
+    let out = desk.answer(offered[0].id, OK);
+    assert_eq!(sent(&out), [offered[9].clone()], "a first attempt to the same host goes");
 }

@@ -56,7 +56,7 @@ fn what_a_person_has_ended_meanwhile_is_not_ended_again() {
 
 #[test]
 fn a_read_under_way_does_not_bring_it_back() {
-    let mut desk = Desk::new(SchedulerLimits { in_flight_max: 2, window_max: 1, ..SchedulerLimits::default() });
+    let mut desk = Desk::new(SchedulerLimits { in_flight_max: 4, window_max: 1, ..SchedulerLimits::default() });
     desk.adopt(plan(1, 1));
     let erased = sent(&desk.offer(1, 1)).remove(0);
     // Two that are due before it: the window reaches to the first of them only, and the store is read behind that.
