@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::consent::{Consent, Verification};
+use crate::defaults::{Chosen, TIMEOUT_DEFAULT, TenantDefaults};
 use crate::delivery::Ordering;
 use crate::gate::GateLimits;
 use crate::id::{DestinationId, TenantId};
@@ -33,6 +34,9 @@ pub struct Tenant {
     /// How much it may take of the store, where that differs from the operator's limits.
     #[serde(default, skip_serializing_if = "OwnQuota::is_none")]
     pub quota: OwnQuota,
+    /// What its destinations get that were given nothing of their own.
+    #[serde(default)]
+    pub defaults: TenantDefaults,
     pub created_at: Timestamp,
     /// Counts the changes, for `ETag` and `If-Match`.
     #[serde(default = "first")]
@@ -84,7 +88,8 @@ impl Destination {
     }
 }
 
-/// What a person may see and change.
+/// What a person may see and change. Policy, limits and timeout are those in force: [`Defaults`](crate::defaults::Defaults) sets
+/// them from what was chosen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DestinationSettings {
     pub name: Option<String>,
@@ -112,6 +117,36 @@ pub struct DestinationSettings {
     pub send_traceparent: bool,
     #[serde(default)]
     pub verification: Verification,
+    /// What it was given of what has a default. `None`: it was stored before there was a choice, and was given all that it has.
+    #[serde(default)]
+    pub chosen: Option<Chosen>,
+    /// The name of the preset that its policy is.
+    #[serde(default)]
+    pub preset: Option<String>,
+}
+
+impl DestinationSettings {
+    /// Those of a destination that was given a URL and nothing else.
+    pub fn new(url: String) -> Self {
+        Self {
+            name: None,
+            url,
+            subscription: Subscription::default(),
+            policy: RetryPolicy::standard(),
+            status_overrides: StatusOverrides::default(),
+            limits: GateLimits::default(),
+            ordering: Ordering::default(),
+            timeout: TIMEOUT_DEFAULT,
+            extra_signatures: BTreeSet::new(),
+            tls: TlsSettings::default(),
+            payload_mode: PayloadMode::default(),
+            format: Format::default(),
+            send_traceparent: true,
+            verification: Verification::default(),
+            chosen: Some(Chosen::default()),
+            preset: None,
+        }
+    }
 }
 
 fn yes() -> bool {

@@ -14,8 +14,9 @@ use crate::attempt::Attempt;
 use crate::audit::Mandate;
 use crate::clock::{Now, Timeline};
 use crate::consent::Leave;
+use crate::defaults::Defaults;
 use crate::delivery::Delivery;
-use crate::destination::{Destination, Tenant};
+use crate::destination::{Destination, DestinationSettings, Tenant};
 use crate::event::{Event, Offer};
 use crate::event_type::{Misfit, RegisteredType};
 use crate::gate::{GateChange, GateState, GateStatus, Hold};
@@ -46,6 +47,12 @@ pub trait Engine: Send + Sync {
 
     /// 128 bits that name nothing else; the later, the greater.
     fn new_id(&self) -> u128;
+
+    /// What destinations get that were given nothing of their own, and the most that they may be given.
+    fn defaults(&self) -> &Defaults;
+
+    /// Brings a destination's settings in line with what is in force for its tenant.
+    fn resolve(&self, tenant_id: TenantId, settings: &mut DestinationSettings);
 
     /// What destinations may be.
     fn rules(&self) -> &AddressRules;

@@ -37,6 +37,7 @@ pub mod scheduler;
 pub mod event;
 pub mod event_type;
 pub mod destination;
+pub mod defaults;
 pub mod consent;
 pub mod ingest_rate;
 pub mod quota;

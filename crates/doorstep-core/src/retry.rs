@@ -1,6 +1,7 @@
 //! What follows from an outcome: delivered, tried again at a time, or dead (D7, D8, B1–B4).
 
 mod spec;
+mod presets;
 
 use serde::{Deserialize, Serialize};
 
@@ -8,6 +9,7 @@ use crate::dice::Jitter;
 use crate::outcome::Outcome;
 use crate::time::{Millis, Timestamp};
 
+pub use presets::{BUILT_IN, PRESET_NAME_MAX, PRESETS_MAX, Presets, PresetsFault};
 pub use spec::{
     ATTEMPTS_MAX, CustomPolicy, DELAY_MAX, DELAY_MIN, DELAYS_MAX, PolicyFault, PolicySpec, StrategyName, WINDOW_MAX,
 };

@@ -161,6 +161,8 @@ fn destination(url: String) -> Destination {
             format: Format::Plain,
             send_traceparent: true,
             verification: Verification::default(),
+            chosen: None,
+            preset: None,
         },
         secrets: DestinationSecrets {
             signing: vec![SigningSecret { text: text.into(), retires_at: None }],

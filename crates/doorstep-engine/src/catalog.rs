@@ -5,7 +5,8 @@ use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use doorstep_core::consent::Consent;
-use doorstep_core::destination::{Destination, Tenant};
+use doorstep_core::defaults::{Defaults, TenantDefaults};
+use doorstep_core::destination::{Destination, DestinationSettings, Tenant};
 use doorstep_core::filter::work::{Evaluation, FilterLoad, OverBudget};
 use doorstep_core::filter::{Filter, Payload};
 use doorstep_core::id::{DestinationId, TenantId};
@@ -17,6 +18,7 @@ use crate::types::Types;
 #[derive(Debug, Default)]
 pub struct Catalog {
     pub types: Types,
+    defaults: Defaults,
     inner: RwLock<Inner>,
 }
 
@@ -29,12 +31,46 @@ struct Inner {
 }
 
 impl Catalog {
+    /// With the operator's defaults for destinations, before any of these are there.
+    #[must_use]
+    pub fn with_defaults(self, defaults: Defaults) -> Self {
+        Self { defaults, ..self }
+    }
+
+    pub fn defaults(&self) -> &Defaults {
+        &self.defaults
+    }
+
+    /// Brings a destination's settings in line with what is in force for its tenant.
+    pub fn resolve(&self, tenant_id: TenantId, settings: &mut DestinationSettings) {
+        self.read(|inner| self.resolve_in(inner, tenant_id, settings));
+    }
+
+    fn resolve_in(&self, inner: &Inner, tenant_id: TenantId, settings: &mut DestinationSettings) {
+        let none = TenantDefaults::default();
+        let of_tenant = inner.tenants.get(&tenant_id).map_or(&none, |tenant| &tenant.defaults);
+        self.defaults.resolve(of_tenant, settings);
+    }
+
     /// An older version than the one that is there changes nothing: changes may arrive out of order.
     pub fn put_tenant(&self, tenant: Tenant) -> Arc<Tenant> {
         let tenant = Arc::new(tenant);
         self.write(|inner| {
-            if inner.tenants.get(&tenant.id).is_none_or(|there| there.version <= tenant.version) {
-                inner.tenants.insert(tenant.id, Arc::clone(&tenant));
+            let there = inner.tenants.get(&tenant.id);
+            if there.is_some_and(|there| there.version > tenant.version) {
+                return;
+            }
+            let same_defaults = there.is_some_and(|there| there.defaults == tenant.defaults);
+            inner.tenants.insert(tenant.id, Arc::clone(&tenant));
+            if same_defaults {
+                return;
+            }
+            // Its destinations follow what it says now.
+            let own: Vec<_> = inner.by_tenant.get(&tenant.id).into_iter().flat_map(BTreeMap::values).cloned().collect();
+            for destination in own {
+                let mut destination = Destination::clone(&destination);
+                self.resolve_in(inner, tenant.id, &mut destination.settings);
+                inner.insert(Arc::new(destination));
             }
         });
         tenant
@@ -50,7 +86,8 @@ impl Catalog {
     }
 
     /// As it was stored, at the start.
-    pub fn load_destination(&self, destination: Destination) -> Arc<Destination> {
+    pub fn load_destination(&self, mut destination: Destination) -> Arc<Destination> {
+        self.resolve(destination.tenant_id, &mut destination.settings);
         let destination = Arc::new(destination);
         self.write(|inner| inner.insert(Arc::clone(&destination)));
         destination
@@ -68,6 +105,7 @@ impl Catalog {
                 Some(there) => there.version <= destination.version,
                 None => destination.version <= 1,
             };
+            self.resolve_in(inner, destination.tenant_id, &mut destination.settings);
             let destination = Arc::new(destination);
             if is_newest {
                 inner.insert(Arc::clone(&destination));
@@ -192,9 +230,10 @@ fn behind<K: Ord + Copy, V>(all: &BTreeMap<K, Arc<V>>, after: Option<K>, limit: 
 
 #[cfg(test)]
 mod tests {
+    use doorstep_core::defaults::Chosen;
     use doorstep_core::quota::OwnQuota;
-    use doorstep_core::time::Timestamp;
-    use doorstep_store::conformance::samples::{DST, a_consent, destination};
+    use doorstep_core::time::{Millis, Timestamp};
+    use doorstep_store::conformance::samples::{DST, a_consent, destination, tenant};
 
     use super::*;
 
@@ -223,6 +262,31 @@ mod tests {
     }
 
     #[test]
+    fn a_tenants_destinations_follow_its_defaults_and_keep_what_they_were_given() {
+        let operator = Defaults { timeout: Millis::from_secs(7), ..Defaults::default() };
+        let catalog = Catalog::default().with_defaults(operator);
+        let timeout = |id| catalog.destination(id).unwrap().settings.timeout;
+        let add = |id, chosen| {
+            let mut added = destination(id, 1);
+            added.settings.chosen = Some(chosen);
+            catalog.put_destination(added);
+        };
+        let other = DestinationId(DST.0 + 1);
+        add(DST, Chosen::default());
+        add(other, Chosen { timeout: Some(Millis::from_secs(3)), ..Chosen::default() });
+        assert_eq!((timeout(DST), timeout(other)), (Millis::from_secs(7), Millis::from_secs(3)));
+        let put = |version, timeout| {
+            let defaults = TenantDefaults { timeout, ..TenantDefaults::default() };
+            catalog.put_tenant(Tenant { defaults, ..tenant(destination(DST, 1).tenant_id, version) });
+        };
+        put(1, Some(Millis::from_secs(9)));
+        assert_eq!((timeout(DST), timeout(other)), (Millis::from_secs(9), Millis::from_secs(3)));
+        put(2, None);
+        put(1, Some(Millis::from_secs(9)));
+        assert_eq!(timeout(DST), Millis::from_secs(7), "a late change changes nothing");
+    }
+
+    #[test]
     fn a_tenant_does_not_become_what_it_was() {
         let catalog = Catalog::default();
         let put = |version| {
@@ -237,6 +301,7 @@ mod tests {
                 weight,
                 ingest_rate: None,
                 quota: OwnQuota::default(),
+                defaults: TenantDefaults::default(),
                 created_at,
                 version,
             };

@@ -8,8 +8,9 @@ use doorstep_core::address::AddressRules;
 use doorstep_core::audit::{AuditEntry, Mandate};
 use doorstep_core::clock::{Now, Timeline};
 use doorstep_core::consent::{Consent, Leave};
+use doorstep_core::defaults::Defaults;
 use doorstep_core::delivery::Delivery;
-use doorstep_core::destination::{Destination, Tenant};
+use doorstep_core::destination::{Destination, DestinationSettings, Tenant};
 use doorstep_core::engine::{Accepted, Asking, Engine, EngineFault, GateView, Health, Reply, Trial, TypeRefusal};
 use doorstep_core::event::{Event, Offer};
 use doorstep_core::event_type::{Misfit, RegisteredType};
@@ -325,6 +326,14 @@ impl Engine for Desk {
         self.ingest.ids.next(self.now())
     }
 
+    fn defaults(&self) -> &Defaults {
+        self.ingest.catalog.defaults()
+    }
+
+    fn resolve(&self, tenant_id: TenantId, settings: &mut DestinationSettings) {
+        self.ingest.catalog.resolve(tenant_id, settings);
+    }
+
     fn rules(&self) -> &AddressRules {
         &self.rules
     }
@@ -406,7 +415,14 @@ impl Engine for Desk {
             if let (Written::Refused(refusal), _) = self.change(mandate, put).await? {
                 return Ok(Err(refusal));
             }
+            let before =
+                self.ingest.catalog.tenant(tenant.id).map(|before| before.defaults.clone()).unwrap_or_default();
             let tenant = self.ingest.catalog.put_tenant(tenant);
+            if before != tenant.defaults {
+                for destination in self.ingest.catalog.destinations(Some(tenant.id), None, usize::MAX) {
+                    self.ingest.run.refresh(destination.id).await;
+                }
+            }
             let weight = self.ingest.catalog.tenant(tenant.id).map_or(tenant.weight, |newest| newest.weight);
             self.ingest.run.tell(Input::Weighted { tenant_id: tenant.id, weight }).await;
             Ok(Ok(tenant))

@@ -539,6 +539,10 @@ pub async fn adopt_all(store: &dyn Store, catalog: &Catalog, handle: &Handle) ->
         after = page.last().map(|stored| stored.destination.id);
         for StoredDestination { destination, gate, has_backlog } in page {
             let destination = catalog.load_destination(destination);
+            if let Some(preset) = destination.settings.preset.as_ref().filter(|name| catalog.defaults().lacks(name)) {
+                let destination_id = destination.id;
+                tracing::warn!(%destination_id, %preset, "its policy is not configured any more; the default policy is used");
+            }
             let (plan, gate) = (Box::new(plan(&destination)), Box::new(gate));
             handle.tell(Input::Adopted { plan, gate, backlog: has_backlog }).await;
             n += 1;

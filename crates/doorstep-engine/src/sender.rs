@@ -58,7 +58,7 @@ use tls::Tls;
 use crate::resolve::{DnsSettings, Resolver};
 
 /// No request takes longer, whatever its destination asks for.
-pub const TIMEOUT_MAX: Millis = Millis::from_mins(5);
+pub const TIMEOUT_MAX: Millis = doorstep_core::defaults::TIMEOUT_MAX;
 
 /// So often a request that the receiver says it did not process goes out again within one attempt. From the second time on
 /// it is the first request of a connection of its own, so that only a receiver that refuses everything gets to the end.
@@ -74,6 +74,8 @@ pub struct SenderSettings {
     pub tls_min: TlsVersion,
     /// Where receivers find this server, without a slash at its end: links to payloads start with it.
     pub public_url: String,
+    /// So much of an answer's body is kept; [`BODY_BYTES_MAX`] without it.
+    pub body_bytes_max: Option<usize>,
 }
 
 /// How long each phase of a request may take; the destination's timeout bounds all of them together.
@@ -82,6 +84,8 @@ pub struct Deadlines {
     pub dns: Duration,
     pub connect: Duration,
     pub tls: Duration,
+    /// From the request to the end of the answer's headers; without it, as long as the timeout allows.
+    pub head: Option<Duration>,
     /// From the end of the headers to the end of the body. The outcome is known by then, so nothing is gained by waiting.
     pub body: Duration,
 }
@@ -89,7 +93,7 @@ pub struct Deadlines {
 impl Default for Deadlines {
     fn default() -> Self {
         let phase = Duration::from_secs(5);
-        Self { dns: phase, connect: phase, tls: phase, body: phase }
+        Self { dns: phase, connect: phase, tls: phase, head: None, body: phase }
     }
 }
 
@@ -161,6 +165,7 @@ pub struct Sender {
     pool: Arc<Pool>,
     prepared: Cache,
     public_url: String,
+    body_bytes_max: usize,
     /// The name of its host: receivers are asked for their consent in this name.
     origin: String,
     clock: Box<Clock>,
@@ -175,7 +180,7 @@ impl Sender {
         clock: impl Fn() -> Now + Send + Sync + 'static,
         ids: impl Fn(Timestamp) -> AttemptId + Send + Sync + 'static,
     ) -> Result<Self, SetupFault> {
-        let SenderSettings { deadlines, pool, dns, roots, tls_min, public_url } = settings;
+        let SenderSettings { deadlines, pool, dns, roots, tls_min, public_url, body_bytes_max } = settings;
         let resolver = Resolver::new(&dns, rules.makes_exceptions()).map_err(|fault| SetupFault::Dns(fault.into()))?;
         Ok(Self {
             connector: Connector { rules, resolver, deadlines },
@@ -184,6 +189,7 @@ impl Sender {
             prepared: Cache::default(),
             origin: ask::origin(&public_url),
             public_url,
+            body_bytes_max: body_bytes_max.unwrap_or(BODY_BYTES_MAX),
             clock: Box::new(clock),
             ids: Box::new(ids),
         })
@@ -327,13 +333,14 @@ impl Sender {
         timings: &mut Timings,
     ) -> Result<Answered, NoAnswer> {
         let asked = Instant::now();
+        let head_by = self.connector.deadlines.head.map_or(deadline, |head| deadline.min(asked + head));
         let reused = opening.is_none();
         let response = match &mut connection {
             Connection::Single(single) => {
                 if let Some(opening) = opening {
                     opening.opened_single();
                 }
-                single.ask(outgoing, reused, deadline).await.map(|response| response.map(Either::Left))
+                single.ask(outgoing, reused, head_by).await.map(|response| response.map(Either::Left))
             }
             Connection::Shared(lease) => {
                 let submitted = lease.submit(outgoing, reused)?;
@@ -341,7 +348,7 @@ impl Sender {
                 if let Some(opening) = opening {
                     opening.opened_shared(&lease.0);
                 }
-                let response = submitted.answer(deadline).await;
+                let response = submitted.answer(head_by).await;
                 if response.as_ref().is_err_and(|no_answer| no_answer.resend != Resend::NotProcessed) {
                     self.pool.retire(origin, &lease.0);
                 }
@@ -353,7 +360,8 @@ impl Sender {
         if head.headers.len() > HEADERS_MAX {
             return Err(NoAnswer::new(Fault::ProtocolViolated, format!("more than {HEADERS_MAX} headers")));
         }
-        let body = body::read(body, deadline.min(Instant::now() + self.connector.deadlines.body)).await;
+        let body =
+            body::read(body, self.body_bytes_max, deadline.min(Instant::now() + self.connector.deadlines.body)).await;
         let closed_idle = reused && matches!(connection, Connection::Single(_)) && says_goodbye(&head);
         // After 101 the receiver speaks another protocol, which nobody asked for.
         let reusable = !body.truncated && head.status != StatusCode::SWITCHING_PROTOCOLS;

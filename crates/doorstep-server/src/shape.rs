@@ -158,15 +158,9 @@ shapes! {
         "additionalProperties": refer("ClassName"),
     });
     /// How deliveries are retried: a preset's name, or an object. `cap_ms` is not less than `base_ms` (30 000 unless given).
-    Policy = json!({
-        "oneOf": [
-            {"type": "string", "enum": ["standard", "patient", "brief"]},
-            strategy("exponential", json!({"base_ms": delay(), "cap_ms": delay()}), &["full", "equal", "decorrelated", "none"]),
-            strategy("fixed", json!({"base_ms": delay()}), &["full", "equal", "none"]),
-            schedule(),
-        ],
-        "example": "standard",
-    });
+    Policy = policy(json!({"type": "string", "enum": ["standard", "patient", "brief"]}));
+    /// The policy that was given: a preset's name, which may be one that the operator has defined, or an object.
+    PolicyShown = policy(json!({"type": "string", "pattern": "^[a-z0-9_-]{1,64}$"}));
     /// Which payloads: paths and tests, all of which have to hold. At most 50 tests, and five groups within each other.
     Filter = json!({
         "type": "object", "minProperties": 1, "example": {"data.amount": {"gte": 100}},
@@ -330,6 +324,18 @@ fn schedule() -> Value {
     let mut schedule = strategy("schedule", delays, &["full", "equal", "none"]);
     schedule["required"] = json!(["strategy", "delays_ms"]);
     schedule
+}
+
+fn policy(name: Value) -> Value {
+    json!({
+        "oneOf": [
+            name,
+            strategy("exponential", json!({"base_ms": delay(), "cap_ms": delay()}), &["full", "equal", "decorrelated", "none"]),
+            strategy("fixed", json!({"base_ms": delay()}), &["full", "equal", "none"]),
+            schedule(),
+        ],
+        "example": "standard",
+    })
 }
 
 fn strategy(name: &str, own: Value, jitters: &[&str]) -> Value {

@@ -418,6 +418,8 @@ fn destination(plan: &DestinationPlan) -> Destination {
             format: Format::Plain,
             send_traceparent: true,
             verification: Verification::default(),
+            chosen: None,
+            preset: None,
         },
         secrets: DestinationSecrets::default(),
         created_at: Timestamp(0),

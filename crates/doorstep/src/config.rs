@@ -4,6 +4,7 @@
 //! guessed: what no setting is called is refused, and all faults are told together, so that they are mended together.
 
 mod keys;
+mod defaults;
 pub(crate) mod value;
 mod args;
 mod environment;
@@ -94,6 +95,11 @@ pub(crate) fn load(
     given.extend(env.given);
     given.extend(args.given(&mut faults));
     let config = keys::typed(&given, &mut faults);
+    if let Some(config) = &config {
+        for fault in defaults::contradictions(config) {
+            faults.add(fault);
+        }
+    }
 
     let settings = KEYS.iter().filter_map(|key| Some(Setting::new(key, given.remove(key.name)?))).collect();
     match config {
@@ -112,7 +118,7 @@ impl Setting {
         let shown = match key.shape {
             _ if given.text.is_empty() => None,
             Shape::Secret => Some("********".to_owned()),
-            Shape::Text | Shape::Number | Shape::Switch | Shape::List => Some(given.text),
+            Shape::Text | Shape::Number | Shape::Switch | Shape::List | Shape::Json => Some(given.text),
         };
         Self { key, shown, origin: given.origin }
     }

@@ -80,7 +80,8 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAd
     )?;
     let sender: Arc<dyn SenderSeam> = Arc::new(sender);
     let (writer, writer_task) = Writer::start(Arc::clone(&store), clock.clone());
-    let (catalog, events) = (Arc::new(Catalog::default()), Arc::new(Events::new(Arc::clone(&store))));
+    let (catalog, events) =
+        (Arc::new(Catalog::default().with_defaults(config.defaults())), Arc::new(Events::new(Arc::clone(&store))));
     let news = broadcast::Sender::new(NEWS_KEPT);
     let (run, run_task) = run::start(Parts {
         store: Arc::clone(&store),
@@ -92,6 +93,7 @@ pub(crate) async fn start(config: &Config, admin_key: KeyHash, address: SocketAd
         dice: Box::new(dice),
         limits: SchedulerLimits {
             in_flight_max: config.in_flight_max,
+            reserved_percent: config.reserved_percent,
             per_host_max: (config.per_host_max > 0).then_some(config.per_host_max),
             ..SchedulerLimits::default()
         },
@@ -158,6 +160,8 @@ fn sender_settings(config: &Config, public_url: String) -> anyhow::Result<Sender
         public_url,
         roots,
         tls_min: config.tls_min_version,
+        deadlines: config.deadlines(),
+        body_bytes_max: Some(config.response_body_max_bytes),
         dns: DnsSettings { servers, ..DnsSettings::default() },
         ..SenderSettings::default()
     })

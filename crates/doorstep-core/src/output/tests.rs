@@ -38,6 +38,8 @@ fn destination(payload_mode: PayloadMode, format: Format) -> Destination {
         format,
         send_traceparent: true,
         verification: Verification::default(),
+        chosen: None,
+        preset: None,
     };
     Destination {
         id: DestinationId(1),

@@ -7,7 +7,7 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{AMBIGUOUS_MAX, JitterKind, RetryPolicy, Strategy};
+use super::{AMBIGUOUS_MAX, BUILT_IN, JitterKind, RetryPolicy, Strategy};
 use crate::time::Millis;
 
 /// A policy in the API and in files.
@@ -50,8 +50,8 @@ pub enum StrategyName {
 /// What is wrong with a policy, at which field, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PolicyFault {
-    #[error("there is no preset \"{0}\": use \"standard\", \"patient\" or \"brief\", or give an object")]
-    UnknownPreset(String),
+    #[error("there is no preset \"{name}\": use {known}, or give an object")]
+    UnknownPreset { name: String, known: String },
     #[error("{field} must be between {least} and {most}, but is {given}")]
     OutOfRange { field: &'static str, least: u64, most: u64, given: u64 },
     #[error("{field} has no meaning with strategy \"{strategy}\": remove it, or choose another strategy")]
@@ -142,7 +142,7 @@ impl RetryPolicy {
         }
     }
 
-    fn preset(name: &str) -> Option<Self> {
+    pub(super) fn built_in(name: &str) -> Option<Self> {
         match name {
             "standard" => Some(Self::standard()),
             "patient" => Some(Self::patient()),
@@ -157,14 +157,37 @@ impl TryFrom<PolicySpec> for RetryPolicy {
 
     fn try_from(spec: PolicySpec) -> Result<Self, PolicyFault> {
         match spec {
-            PolicySpec::Preset(name) => Self::preset(&name).ok_or(PolicyFault::UnknownPreset(name)),
+            PolicySpec::Preset(name) => {
+                Self::built_in(&name).ok_or_else(|| PolicyFault::unknown(name, BUILT_IN.into_iter()))
+            }
             PolicySpec::Custom(custom) => custom.build(),
         }
     }
 }
 
+impl PolicyFault {
+    pub(super) fn unknown<'a>(name: String, known: impl Iterator<Item = &'a str>) -> Self {
+        let known: Vec<String> = known.map(|name| format!("\"{name}\"")).collect();
+        Self::UnknownPreset { name, known: known.join(", ") }
+    }
+}
+
+impl PolicySpec {
+    /// What a destination was given whose policy was stored as an object, before names were kept. An object that is just
+    /// what a preset meant then was given by its name.
+    pub(crate) fn stored(policy: &RetryPolicy) -> Self {
+        let meant =
+            |name, max_attempts| RetryPolicy::built_in(name).map(|preset| RetryPolicy { max_attempts, ..preset });
+        let before = [("standard", 16), ("patient", 32), ("brief", 16)];
+        match before.into_iter().find(|(name, max_attempts)| meant(name, *max_attempts).as_ref() == Some(policy)) {
+            Some((name, _)) => Self::Preset(name.to_owned()),
+            None => policy.clone().into(),
+        }
+    }
+}
+
 impl CustomPolicy {
-    fn build(self) -> Result<RetryPolicy, PolicyFault> {
+    pub(super) fn build(self) -> Result<RetryPolicy, PolicyFault> {
         let window = self.window_ms.unwrap_or(DEFAULT_WINDOW);
         within("window_ms", DELAY_MIN, WINDOW_MAX, window)?;
         let max_attempts = self.max_attempts.unwrap_or(DEFAULT_ATTEMPTS);

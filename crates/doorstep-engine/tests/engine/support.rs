@@ -132,6 +132,7 @@ impl Engine {
             weight: 1,
             ingest_rate: None,
             quota: OwnQuota::default(),
+            defaults: doorstep_core::defaults::TenantDefaults::default(),
             created_at: Timestamp(0),
             version: 1,
         };
@@ -206,6 +207,8 @@ pub(crate) fn destination(id: u128, url: &str, event_types: &[&str]) -> Destinat
             format: Format::Plain,
             send_traceparent: true,
             verification: Verification::default(),
+            chosen: None,
+            preset: None,
         },
         secrets: DestinationSecrets {
             signing: vec![SigningSecret { text: SECRET.to_owned().into(), retires_at: None }],

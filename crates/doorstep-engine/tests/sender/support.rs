@@ -49,6 +49,7 @@ pub(crate) fn settings() -> SenderSettings {
         roots: Roots::Only(vec![AUTHORITY.root.clone()]),
         tls_min: TlsVersion::default(),
         public_url: "https://hooks.example".to_owned(),
+        body_bytes_max: None,
     }
 }
 
@@ -114,6 +115,8 @@ impl Order {
             format: Format::Plain,
             send_traceparent: true,
             verification: Verification::default(),
+            chosen: None,
+            preset: None,
         };
         let secrets = DestinationSecrets {
             signing: vec![SigningSecret { text: SECRET.to_owned().into(), retires_at: None }],

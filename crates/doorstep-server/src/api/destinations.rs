@@ -173,7 +173,8 @@ async fn create(
     if app.limits.require_verification {
         new.require_verification(None, app.engine.rules())?;
     }
-    let (settings, secrets, secret) = new.read(app.engine.rules())?;
+    let (mut settings, secrets, secret) = new.read(app.engine.rules(), app.engine.defaults())?;
+    app.engine.resolve(tenant_id, &mut settings);
     let now = app.engine.now();
     let shown = secret.verifying_key().reveal();
     let destination = Destination {
@@ -235,7 +236,8 @@ async fn change(
         change.require_verification(Some(&before.settings), app.engine.rules())?;
     }
     let mut changed = Destination::clone(&before);
-    change.apply(&mut changed, app.engine.rules())?;
+    change.apply(&mut changed, app.engine.rules(), app.engine.defaults())?;
+    app.engine.resolve(changed.tenant_id, &mut changed.settings);
     check(&app, &changed)?;
     check_links(&app, Some(&before), &changed)?;
     let changed = put(&app, &caller, Action::DestinationUpdate, &before, changed).await?;

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use doorstep_core::audit::Action;
+use doorstep_core::defaults::{TIMEOUT_MIN, TenantDefaults};
 use doorstep_core::destination::Tenant;
 use doorstep_core::id::TenantId;
 use doorstep_core::ingest_rate::IngestRate;
 use doorstep_core::quota::OwnQuota;
+use doorstep_core::retry::PolicySpec;
+use doorstep_core::time::Millis;
 use http::header::LOCATION;
 use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -66,6 +69,10 @@ pub(crate) struct NewTenant {
     #[serde(default, deserialize_with = "object::field")]
     #[schema(value_type = Option<QuotaBody>)]
     quota: Field<QuotaBody>,
+    /// What its destinations get that are given nothing of their own. Given, it replaces all of what was there.
+    #[serde(default, deserialize_with = "object::field")]
+    #[schema(value_type = Option<DefaultsBody>)]
+    defaults: Field<DefaultsBody>,
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -86,6 +93,10 @@ pub(crate) struct TenantChange {
     #[serde(default, deserialize_with = "object::field")]
     #[schema(value_type = Option<QuotaBody>)]
     quota: Field<QuotaBody>,
+    /// What its destinations get that are given nothing of their own. Given, it replaces all of what was there.
+    #[serde(default, deserialize_with = "object::field")]
+    #[schema(value_type = Option<DefaultsBody>)]
+    defaults: Field<DefaultsBody>,
 }
 
 /// 0 is no limit; what is not given is as the configuration says.
@@ -118,6 +129,42 @@ pub(crate) struct RateBody {
     burst: Option<u32>,
 }
 
+/// What has no value here is the operator's default.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DefaultsBody {
+    #[schema(value_type = Option<shape::Policy>)]
+    policy: Option<PolicySpec>,
+    #[schema(minimum = 100, maximum = 300_000)]
+    timeout_ms: Option<u64>,
+    #[schema(minimum = 1, maximum = 1000)]
+    concurrency: Option<u32>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DefaultsView {
+    #[schema(value_type = Option<shape::PolicyShown>, required)]
+    policy: Option<PolicySpec>,
+    #[schema(required)]
+    timeout_ms: Option<u64>,
+    #[schema(required)]
+    concurrency: Option<u32>,
+}
+
+impl DefaultsView {
+    fn of(defaults: TenantDefaults) -> Self {
+        let TenantDefaults { policy, timeout, concurrency } = defaults;
+        Self { policy, timeout_ms: timeout.map(|timeout| timeout.0), concurrency }
+    }
+}
+
+impl DefaultsBody {
+    fn read(self) -> TenantDefaults {
+        let Self { policy, timeout_ms, concurrency } = self;
+        TenantDefaults { policy, timeout: timeout_ms.map(Millis), concurrency }
+    }
+}
+
 impl RateBody {
     fn read(self) -> IngestRate {
         IngestRate { per_second: self.per_second, burst: self.burst.unwrap_or(self.per_second) }
@@ -137,6 +184,7 @@ pub(crate) struct TenantView {
     ingest_rate: Option<RateBody>,
     #[schema(required)]
     quota: Option<QuotaBody>,
+    defaults: DefaultsView,
     created_at: When,
 }
 
@@ -178,11 +226,13 @@ pub(crate) struct TenantList {
 
 impl TenantView {
     fn of(tenant: &Tenant) -> Self {
-        let Tenant { id, name, contact_email, weight, ingest_rate, quota, created_at, version: _ } = tenant.clone();
+        let Tenant { id, name, contact_email, weight, ingest_rate, quota, defaults, created_at, version: _ } =
+            tenant.clone();
         let OwnQuota { queued_deliveries, stored_bytes } = quota;
         let quota = (!quota.is_none()).then_some(QuotaBody { queued_deliveries, stored_bytes });
         let ingest_rate = ingest_rate.map(|rate| RateBody { per_second: rate.per_second, burst: Some(rate.burst) });
-        Self { id, name, contact_email, weight, ingest_rate, quota, created_at: When(created_at) }
+        let defaults = DefaultsView::of(defaults);
+        Self { id, name, contact_email, weight, ingest_rate, quota, defaults, created_at: When(created_at) }
     }
 }
 
@@ -203,10 +253,11 @@ async fn create(State(app): State<Arc<App>>, caller: Caller, Json(new): Json<New
             Field::Absent | Field::Null => OwnQuota::default(),
             Field::Given(quota) => quota.read(),
         },
+        defaults: new.defaults.or_default(DefaultsBody::default).unwrap_or_default().read(),
         created_at: app.engine.now(),
         version: 1,
     };
-    check(&tenant)?;
+    check(&app, &tenant)?;
     let mandate =
         caller.mandate(&app, Action::TenantCreate, Some(tenant.id), tenant.id, (&Value::Null, &told(&tenant)));
     let tenant = app.engine.put_tenant(mandate, tenant).await??;
@@ -268,7 +319,10 @@ async fn change(
         Field::Null => tenant.quota = OwnQuota::default(),
         Field::Given(quota) => tenant.quota = quota.read(),
     }
-    check(&tenant)?;
+    if let Some(defaults) = change.defaults.or_default(DefaultsBody::default) {
+        tenant.defaults = defaults.read();
+    }
+    check(&app, &tenant)?;
     let changes = (&told(&before), &told(&tenant));
     let mandate = caller.mandate(&app, Action::TenantUpdate, Some(id), id, changes);
     Ok(shown(&*app.engine.put_tenant(mandate, tenant).await??))
@@ -332,7 +386,7 @@ pub(crate) fn known(app: &App, caller: &Caller, id: TenantId) -> Result<Arc<Tena
     app.engine.tenant(caller.reach, id).ok_or_else(|| Problem::not_found(format!("there is no tenant {id}")))
 }
 
-fn check(tenant: &Tenant) -> Result<(), Problem> {
+fn check(app: &App, tenant: &Tenant) -> Result<(), Problem> {
     let mut faults = Vec::new();
     if let Err(fault) = check_name(&tenant.name) {
         faults.push(FieldFault::new("/name", fault));
@@ -357,6 +411,21 @@ fn check(tenant: &Tenant) -> Result<(), Problem> {
             if !(1..=RATE_MAX).contains(&n) {
                 faults.push(FieldFault::new(at, format!("must be between 1 and {RATE_MAX}, but is {n}")));
             }
+        }
+    }
+    let (operator, defaults) = (app.engine.defaults(), &tenant.defaults);
+    if let Some(spec) = &defaults.policy
+        && let Err(fault) = operator.presets.read(spec.clone())
+    {
+        faults.push(FieldFault::new("/defaults/policy", fault.to_string()));
+    }
+    let maxima = &operator.maxima;
+    let timeout = defaults.timeout.map(|timeout| ("/defaults/timeout_ms", TIMEOUT_MIN.0, maxima.timeout.0, timeout.0));
+    let concurrency =
+        defaults.concurrency.map(|n| ("/defaults/concurrency", 1, u64::from(maxima.concurrency), u64::from(n)));
+    for (at, least, most, given) in timeout.into_iter().chain(concurrency) {
+        if !(least..=most).contains(&given) {
+            faults.push(FieldFault::new(at, format!("must be between {least} and {most}, but is {given}")));
         }
     }
     if faults.is_empty() { Ok(()) } else { Err(Problem::invalid(faults)) }

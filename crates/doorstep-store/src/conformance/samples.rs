@@ -40,6 +40,7 @@ pub fn tenant(id: TenantId, version: u64) -> Tenant {
         weight: 3,
         ingest_rate: Some(IngestRate { per_second: 5, burst: 9 }),
         quota: OwnQuota::default(),
+        defaults: doorstep_core::defaults::TenantDefaults::default(),
         created_at: NOW,
         version,
     }
@@ -71,6 +72,8 @@ pub fn destination(id: DestinationId, version: u64) -> Destination {
             format: Format::CloudeventsBinary,
             send_traceparent: false,
             verification: Verification::CloudeventsOptions,
+            chosen: None,
+            preset: None,
         },
         secrets: DestinationSecrets {
             signing: vec![SigningSecret { text: "whsec_c2VjcmV0".to_owned().into(), retires_at: Some(NOW) }],

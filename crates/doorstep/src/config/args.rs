@@ -15,6 +15,11 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// No flags but the one that names the file.
+    pub(crate) fn of_file(config: Option<PathBuf>) -> Self {
+        Self { config, flags: Vec::new() }
+    }
+
     /// What the flags say. A secret is refused: every user of the machine can read the arguments of a process.
     pub(super) fn given(&self, faults: &mut ConfigFaults) -> Givens {
         for (key, _) in self.flags.iter().filter(|(key, _)| key.shape == Shape::Secret) {
@@ -61,6 +66,7 @@ impl clap::Args for Args {
                     Shape::Number => "N",
                     Shape::Switch => "BOOL",
                     Shape::List => "LIST",
+                    Shape::Json => "JSON",
                 })
                 // Known only to be refused with a reason.
                 .hide(key.shape == Shape::Secret)

@@ -22,6 +22,7 @@ fn value(key: &Key) -> String {
     match key.shape {
         Shape::Number | Shape::Switch if !key.default.is_empty() => key.default.to_owned(),
         Shape::List if key.default.is_empty() => "[]".to_owned(),
+        Shape::Json => "{}".to_owned(),
         Shape::Text | Shape::Secret | Shape::List | Shape::Number | Shape::Switch => format!("{:?}", key.default),
     }
 }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use toml::de::{DeTable, DeValue};
+use serde_json::Value;
+use toml::de::{DeString, DeTable, DeValue};
 
 use super::{ConfigFaults, Given, Givens, KEYS, Origin, Shape, similar, text_file};
 
@@ -50,6 +51,7 @@ fn parse(path: &Path, text: &str, faults: &mut ConfigFaults) -> Givens {
 /// A value as a flag or a variable would write it.
 fn as_text(shape: Shape, value: &DeValue<'_>) -> Option<String> {
     match value {
+        DeValue::Table(_) if shape == Shape::Json => as_json(value).map(|json| json.to_string()),
         DeValue::String(text) => Some(text.to_string()),
         DeValue::Integer(number) => {
             i64::from_str_radix(number.as_str(), number.radix()).ok().map(|number| number.to_string())
@@ -61,6 +63,24 @@ fn as_text(shape: Shape, value: &DeValue<'_>) -> Option<String> {
         DeValue::Boolean(value) if shape == Shape::Switch => Some(value.to_string()),
         DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) | DeValue::Table(_) => None,
     }
+}
+
+/// A table as JSON writes it. There are no dates in it.
+fn as_json(value: &DeValue<'_>) -> Option<Value> {
+    Some(match value {
+        DeValue::String(text) => Value::from(text.as_ref()),
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix()).ok()?.into(),
+        DeValue::Float(number) => number.as_str().parse::<f64>().ok()?.into(),
+        DeValue::Boolean(value) => Value::from(*value),
+        DeValue::Array(items) => items.iter().map(|item| as_json(item.get_ref())).collect::<Option<Vec<_>>>()?.into(),
+        DeValue::Table(fields) => {
+            let field = |(name, value): (&toml::Spanned<DeString<'_>>, &toml::Spanned<DeValue<'_>>)| {
+                Some((name.get_ref().to_string(), as_json(value.get_ref())?))
+            };
+            Value::Object(fields.iter().map(field).collect::<Option<_>>()?)
+        }
+        DeValue::Datetime(_) => return None,
+    })
 }
 
 fn line_of(text: &str, offset: usize) -> usize {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use doorstep_core::address::AddressRules;
+use doorstep_core::retry::Presets;
 use doorstep_core::time::Millis;
 use doorstep_engine::sender::TlsVersion;
 use doorstep_server::auth::Proxies;
@@ -33,6 +34,8 @@ pub(crate) enum Shape {
     /// Text too, where commas separate the items.
     List,
     Secret,
+    /// A JSON object; a table in the file.
+    Json,
 }
 
 impl Key {
@@ -122,6 +125,56 @@ settings! {
     in_flight_max: usize = "4096", Number, value::between(1, 65_536);
     /// Requests at once to one receiving host and port, over all destinations there; 0 for no such limit.
     per_host_max: usize = "256", Number, value::between(0, 65_536);
+    /// Share of in_flight_max, in per cent, that is reserved for first attempts, and as much for retries.
+    reserved_percent: usize = "20", Number, value::between(0, 50);
+    /// Retry policy of destinations without one: standard, patient, brief, or a name from policies.
+    default_policy: String = "standard", Text, value::name;
+    /// Retry policies by name, for use beside standard, patient and brief: a table [policies.NAME] in the file, a JSON object elsewhere.
+    policies: Presets = "", Json, value::policies;
+    /// Time for one request to a destination without a timeout, in milliseconds.
+    default_timeout_ms: Millis = "15000", Number, value::millis(100, 300_000);
+    /// Requests at once to a destination without a limit.
+    default_concurrency: u32 = "10", Number, value::between(1, 1_000);
+    /// Requests a second to a destination without a rate limit.
+    default_rate_per_second: u32 = "1000", Number, value::between(1, 100_000);
+    /// Longest timeout that a destination may have, in milliseconds. Longer ones given earlier are cut to it.
+    timeout_max_ms: Millis = "300000", Number, value::millis(100, 300_000);
+    /// Most requests at once that a destination may have. Higher limits given earlier are cut to it.
+    concurrency_max: u32 = "1000", Number, value::between(1, 1_000);
+    /// Highest rate limit that a destination may have, in requests a second, and its largest burst. Higher ones given earlier are cut to it.
+    rate_per_second_max: u32 = "100000", Number, value::between(1, 100_000);
+    /// Longest wait that a receiver may ask for, with Retry-After and the like, in milliseconds.
+    retry_after_max_ms: Millis = "86400000", Number, value::millis(1_000, 30 * 86_400_000);
+    /// Waits after 429 without Retry-After, in milliseconds: one for each 429 in a row, the last one repeats.
+    throttle_waits_ms: Vec<Millis> = "60000,300000,900000,3600000,21600000", List, value::waits;
+    /// Transient failures in a row that open a destination's circuit breaker.
+    breaker_failures_in_row: u32 = "10", Number, value::between(1, 10_000);
+    /// Share of transient failures within a minute, in per cent, that opens the breaker if there were breaker_requests_min requests.
+    breaker_failure_percent: u32 = "50", Number, value::between(1, 100);
+    /// Requests within a minute below which breaker_failure_percent does not count.
+    breaker_requests_min: u32 = "10", Number, value::between(1, 1_000_000);
+    /// First pause of an open breaker before a probe, in milliseconds. Each further pause is twice as long.
+    breaker_cool_down_ms: Millis = "30000", Number, value::millis(1_000, 86_400_000);
+    /// Longest pause of an open breaker before a probe, in milliseconds.
+    breaker_cool_down_max_ms: Millis = "600000", Number, value::millis(1_000, 86_400_000);
+    /// Permanent answers (most 4xx) in a row that suspend a destination.
+    quarantine_permanent_in_row: u32 = "100", Number, value::between(1, 1_000_000);
+    /// Answers of 410 in a row that suspend a destination.
+    quarantine_gone_in_row: u32 = "3", Number, value::between(1, 1_000_000);
+    /// Ambiguous answers (404, 3xx, a blocked address) after which a delivery is rejected.
+    ambiguous_attempts_max: u32 = "5", Number, value::between(1, 1_000);
+    /// Bytes of a receiver's response body that are kept with an attempt.
+    response_body_max_bytes: usize = "16384", Number, value::between(0, 65_536);
+    /// Time to look up a receiver's name, in milliseconds.
+    dns_timeout_ms: Millis = "5000", Number, value::millis(100, 60_000);
+    /// Time to connect to a receiver, in milliseconds.
+    connect_timeout_ms: Millis = "5000", Number, value::millis(100, 60_000);
+    /// Time for the TLS handshake with a receiver, in milliseconds.
+    tls_timeout_ms: Millis = "5000", Number, value::millis(100, 60_000);
+    /// Time from a request to the end of the response headers, in milliseconds; none: whatever the destination's timeout allows.
+    response_header_timeout_ms: Option<Millis> = "", Number, value::optional(value::millis(100, 300_000));
+    /// Time from the end of the response headers to the end of the body, in milliseconds.
+    response_body_timeout_ms: Millis = "5000", Number, value::millis(100, 60_000);
     /// Largest payload of an event, in bytes.
     payload_max_bytes: usize = "262144", Number, value::between(1_024, 16 * 1_024 * 1_024);
     /// Destinations that one tenant may have. Those that are there stay.

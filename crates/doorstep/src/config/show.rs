@@ -75,6 +75,8 @@ fn value(setting: &Setting) -> Value {
             items.collect()
         }
         (Some(text), Shape::Text | Shape::Secret) => json!(text),
+        (Some(text), Shape::Json) => serde_json::from_str(text).unwrap_or_else(|_| json!(text)),
+        (None, Shape::Json) => json!({}),
         (None, Shape::Text | Shape::Secret | Shape::Number | Shape::Switch) => Value::Null,
     }
 }

@@ -156,6 +156,10 @@ fn each_bad_value_is_answered_with_what_would_be_right() {
     for (name, value, told) in [
         ("DOORSTEP_LISTEN", "localhost:8080", "IP address and a port"),
         ("DOORSTEP_DATA_DIR", "", "path of a directory"),
+        ("DOORSTEP_THROTTLE_WAITS_MS", "", "give 1 to 16 waits"),
+        ("DOORSTEP_THROTTLE_WAITS_MS", "60000,5", "give a whole number from 1000 to 2592000000, for each wait"),
+        ("DOORSTEP_POLICIES", "{\"standard\": {\"strategy\": \"fixed\"}}", "\"standard\" comes with Doorstep"),
+        ("DOORSTEP_DEFAULT_POLICY", "", "a policy's name, such as standard"),
         ("DOORSTEP_DATABASE_URL", "postgres://u:hunter2@db/x", "PostgreSQL comes in a later release"),
         ("DOORSTEP_DATABASE_URL", "mysql://u:hunter2@db/x", "must start with postgres://"),
         ("DOORSTEP_ADMIN_KEY", "hunter two and a few characters more", "printable ASCII characters without spaces"),
@@ -266,4 +270,45 @@ fn settings_of_connections_to_receivers_are_read_or_refused_with_what_would_be_r
         let faults = desk.faults(&[flag, value], &[]);
         assert!(faults.contains(word), "{faults}");
     }
+}
+
+#[test]
+fn what_destinations_get_by_default_is_what_core_says() {
+    let loaded = load(&Args::default(), [], &[Path::new("/nowhere/doorstep.toml")]).unwrap();
+    assert_eq!(loaded.config.defaults(), doorstep_core::defaults::Defaults::default());
+    assert_eq!(loaded.config.deadlines(), doorstep_engine::sender::Deadlines::default());
+    assert_eq!(loaded.config.response_body_max_bytes, doorstep_engine::sender::BODY_BYTES_MAX);
+    let scheduler = doorstep_core::scheduler::SchedulerLimits::default();
+    assert_eq!(loaded.config.reserved_percent, scheduler.reserved_percent);
+}
+
+#[test]
+fn policies_are_a_table_in_the_file_and_an_object_elsewhere() {
+    let desk = desk(
+        "default_policy = 'weekend'\n[policies.weekend]\nstrategy = 'schedule'\ndelays_ms = [60_000, 0x1000]\njitter = 'none'\n",
+    );
+    let of_file = desk.load(&[], &[]).unwrap();
+    let policy = of_file.config.policies.get("weekend").unwrap();
+    assert_eq!(policy.delay(2, Millis::ZERO, doorstep_core::dice::Jitter::LOWEST), Millis(4_096));
+    assert_eq!(shown(&of_file, "policies").origin, Origin::File { path: desk.toml.clone(), line: 2 });
+    let object = r#"{"weekend": {"strategy": "fixed", "base_ms": 5000, "jitter": "none"}}"#;
+    let of_env = desk.load(&[], &[("DOORSTEP_POLICIES", object)]).unwrap();
+    let policy = of_env.config.policies.get("weekend").unwrap();
+    assert_eq!(policy.delay(2, Millis::ZERO, doorstep_core::dice::Jitter::LOWEST), Millis(5_000));
+}
+
+#[test]
+fn settings_that_contradict_each_other_are_refused_together() {
+    let desk = desk("default_policy = 'weekend'\ndefault_concurrency = 20\nconcurrency_max = 10\n");
+    let env = [("DOORSTEP_TIMEOUT_MAX_MS", "5000"), ("DOORSTEP_BREAKER_COOL_DOWN_MAX_MS", "1000")];
+    let faults = desk.faults(&["--rate-per-second-max", "5"], &env);
+    assert_eq!(
+        faults,
+        "the configuration is not valid\
+         \n  - default_policy is `weekend`, and there is no such policy: use one of standard, patient, brief\
+         \n  - default_timeout_ms is `15000`, which is more than timeout_max_ms, `5000`: lower it, or raise timeout_max_ms\
+         \n  - default_concurrency is `20`, which is more than concurrency_max, `10`: lower it, or raise concurrency_max\
+         \n  - default_rate_per_second is `1000`, which is more than rate_per_second_max, `5`: lower it, or raise rate_per_second_max\
+         \n  - breaker_cool_down_ms is `30000`, which is more than breaker_cool_down_max_ms, `1000`: lower it, or raise breaker_cool_down_max_ms"
+    );
 }

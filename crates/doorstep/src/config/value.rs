@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use doorstep_core::address::{AddressRules, RuleFault};
+use doorstep_core::retry::{Presets, PresetsFault};
 use doorstep_core::time::Millis;
 use doorstep_engine::sender::TlsVersion;
 use doorstep_server::auth::{KEY_BYTES_MAX, Proxies};
@@ -156,6 +157,25 @@ pub(super) fn proxies(text: &str) -> Result<Proxies, String> {
         }
         fault => fault.to_string(),
     })
+}
+
+/// A policy's name. Whether there is one of that name is seen once all settings are read.
+pub(super) fn name(text: &str) -> Result<String, String> {
+    if text.is_empty() { Err("give a policy's name, such as standard".to_owned()) } else { Ok(text.to_owned()) }
+}
+
+pub(super) fn policies(text: &str) -> Result<Presets, String> {
+    if text.is_empty() { Ok(Presets::default()) } else { text.parse().map_err(|fault: PresetsFault| fault.to_string()) }
+}
+
+/// A wait is 1 second to 30 days long, and there are at most this many.
+const WAITS_MAX: usize = 16;
+
+pub(super) fn waits(text: &str) -> Result<Vec<Millis>, String> {
+    let one = millis(1_000, 30 * 86_400_000);
+    let waits: Result<Vec<Millis>, String> = text.split([',', ' ']).filter(|item| !item.is_empty()).map(one).collect();
+    let waits = waits.map_err(|fault| format!("{fault}, for each wait"))?;
+    if (1..=WAITS_MAX).contains(&waits.len()) { Ok(waits) } else { Err(format!("give 1 to {WAITS_MAX} waits")) }
 }
 
 pub(super) fn log_format(text: &str) -> Result<LogFormat, String> {

@@ -77,14 +77,19 @@ mod tests {
 
     #[test]
     fn rows_end_where_even_the_shortest_waits_reach_the_end_of_the_window() {
-        let policy = source::read(r#"{"strategy":"fixed","base_ms":1000,"jitter":"none","window_ms":3500}"#).unwrap();
+        let policy = source::read(
+            r#"{"strategy":"fixed","base_ms":1000,"jitter":"none","window_ms":3500}"#,
+            &Default::default(),
+        )
+        .unwrap();
         let at: Vec<u64> = rows(&policy).iter().map(|row| row.since_first.typical.0).collect();
         assert_eq!(at, [0, 1_000, 2_000, 3_000]);
     }
 
     #[test]
     fn decorrelated_waits_grow_from_each_other() {
-        let policy = source::read(r#"{"strategy":"exponential","jitter":"decorrelated"}"#).unwrap();
+        let policy =
+            source::read(r#"{"strategy":"exponential","jitter":"decorrelated"}"#, &Default::default()).unwrap();
         let most: Vec<u64> = rows(&policy).iter().skip(1).take(4).map(|row| row.wait.most.0 / 1_000).collect();
         assert_eq!(most, [90, 270, 810, 2_430]);
     }

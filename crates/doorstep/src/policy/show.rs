@@ -12,9 +12,8 @@ use crate::output;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A preset (standard, patient, brief), a JSON object as in the API, or @FILE with either
-    #[arg(value_name = "NAME|JSON|@FILE", default_value = "standard")]
-    policy: String,
+    #[command(flatten)]
+    policy: source::Given,
     /// One JSON object
     #[arg(long)]
     json: bool,
@@ -24,7 +23,7 @@ pub(crate) struct Args {
 const ALIKE_MIN: usize = 4;
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    let policy = source::read(&args.policy)?;
+    let policy = args.policy.read()?;
     let text = if args.json {
         format!("{:#}\n", as_json(&policy))
     } else {
@@ -122,7 +121,7 @@ mod tests {
     #[test]
     fn attempts_that_only_short_waits_bring_into_the_window_are_marked() {
         let policy = r#"{"strategy":"schedule","delays_ms":[1000,40000,2000],"window_ms":40000}"#;
-        let table = as_table(&source::read(policy).unwrap(), OffsetDateTime::UNIX_EPOCH);
+        let table = as_table(&source::read(policy, &Default::default()).unwrap(), OffsetDateTime::UNIX_EPOCH);
         let third = table.lines().nth(3).unwrap();
         assert!(third.trim_start().starts_with("3 ") && third.ends_with('*'), "{table}");
         assert!(table.ends_with("* only if that is within the window of 40s\n"), "{table}");

@@ -18,9 +18,8 @@ use crate::{output, span};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A preset (standard, patient, brief), a JSON object as in the API, or @FILE with either
-    #[arg(value_name = "NAME|JSON|@FILE", default_value = "standard")]
-    policy: String,
+    #[command(flatten)]
+    policy: source::Given,
     /// How long the receiver is down
     #[arg(long, value_name = "SPAN", value_parser = read_outage, default_value = "2h")]
     outage: Millis,
@@ -60,7 +59,7 @@ const LIVES: usize = 5;
 pub(super) fn run(args: Args) -> Result<(), Failure> {
     let after = args.after.unwrap_or(args.outage);
     let story = Story {
-        policy: source::read(&args.policy)?,
+        policy: args.policy.read()?,
         arrivals: Arrivals::Evenly(args.rate.unwrap_or_else(|| recovery::usual_rate(args.outage, after))),
         capacity: args.capacity,
         outage: args.outage,

@@ -183,7 +183,7 @@ mod tests {
     fn the_picture_fits_into_a_hundred_columns() {
         for (policy, outage) in [("standard", Millis::from_mins(10)), ("brief", Millis::from_mins(5))] {
             let story = Story {
-                policy: source::read(policy).unwrap(),
+                policy: source::read(policy, &Default::default()).unwrap(),
                 arrivals: Arrivals::Evenly("10/s".parse().unwrap()),
                 capacity: "50/s".parse().unwrap(),
                 outage,
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn the_page_shows_what_the_command_prints() {
         let page = include_str!("../../../../docs/reference/policies.md");
-        let (policy, outage) = (source::read("standard").unwrap(), Millis::from_mins(30));
+        let (policy, outage) = (source::read("standard", &Default::default()).unwrap(), Millis::from_mins(30));
         let (arrivals, capacity) = (Arrivals::Evenly("10/s".parse().unwrap()), "50/s".parse().unwrap());
         let story = Story { policy, arrivals, capacity, outage, after: outage, seed: 1 };
         for line in draw(&simulate::simulate(story).unwrap()).lines().filter(|line| !line.is_empty()) {

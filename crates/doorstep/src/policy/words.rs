@@ -71,7 +71,7 @@ mod tests {
                 "between 30s and three times the one before, up to 1h",
             ),
         ] {
-            let words = describe(&source::read(given).unwrap());
+            let words = describe(&source::read(given, &Default::default()).unwrap());
             assert!(words.contains(said), "{words}");
         }
     }

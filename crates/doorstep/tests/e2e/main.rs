@@ -12,6 +12,7 @@ mod cloud_events;
 mod erasing;
 mod answers;
 mod gate;
+mod defaults;
 mod dead_letters;
 mod ordering;
 mod crash;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use doorstep_core::store::{ATTEMPTS_TOLD_MAX, CAPTURED_TOLD_MAX};
 use doorstep_core::time::Millis;
 use doorstep_core::{
-    address, api_key, audit, clock, consent, custom_headers, delivery, event_type, filter, gate, hints, id, outcome,
-    output, quota, retry, route, scheduler, search, signature,
+    address, api_key, audit, clock, consent, custom_headers, defaults, delivery, event_type, filter, gate, hints, id,
+    outcome, output, quota, retry, route, scheduler, search, signature,
 };
 use doorstep_engine::{
     compute_pool, consent as asking, desk, events, maintain, resolve, sender, timekeeper, trials, unreadable, writer,
@@ -160,8 +160,12 @@ fn destinations_are_bounded_as_the_page_says() {
     says(part, of_tenant, &[mib(filter::work::FILTER_WORK_MAX as usize)]);
     assert_eq!(compute_pool::INLINE_UNITS_MAX, 256 * 1024, "the page says so");
     says(part, "work of filters that a thread of the server does at once", &["256 Ki".to_owned()]);
-    says(part, "requests at once", &[count(gate.concurrency)]);
-    says(part, "time for one request", &[millis(sender::TIMEOUT_MAX)]);
+    says(part, "requests at once", &[count(gate.concurrency), count(defaults::CONCURRENCY_MAX)]);
+    for row in ["rate", "burst"] {
+        says(part, row, &[count(defaults::PER_SECOND_MAX)]);
+    }
+    let timeouts = [defaults::TIMEOUT_DEFAULT, defaults::TIMEOUT_MIN, defaults::TIMEOUT_MAX];
+    says(part, "time for one request", &timeouts.map(millis));
     says(part, "status overrides", &[count(outcome::STATUS_OVERRIDES_MAX)]);
     says(part, "secrets that sign", &[count(signature::SECRETS_MAX)]);
     let pem = [count(sender::CERTIFICATES_MAX), kib(sender::PEM_BYTES_MAX)];
@@ -172,6 +176,10 @@ fn destinations_are_bounded_as_the_page_says() {
     says(part, "attempts with ambiguous answers", &[count(retry::AMBIGUOUS_MAX)]);
     says(part, "time for all attempts", &[millis(standard.window()), millis(retry::WINDOW_MAX)]);
     says(part, "a wait that a receiver asks for, with 429 or 503 for its whole destination", &[millis(gate.wait_max)]);
+    let waits: Vec<String> = gate.throttle_waits.iter().map(|wait| millis(*wait)).collect();
+    says(part, "waits after 429 that does not say for how long", &waits);
+    let own = [count(retry::PRESETS_MAX), count(retry::PRESET_NAME_MAX)];
+    says(part, "policies of the operator's own, and characters of a name", &own);
     let failures =
         [count(breaker.failures_in_row), format!("{} %", breaker.failure_percent), count(breaker.requests_min)];
     says(part, "failures that trip the breaker", &failures);
@@ -352,17 +360,7 @@ fn what_is_private_is_bounded_as_the_page_says() {
         ),
         ("api/events/new.rs", "TTL_MIN: u64 = 1_000;", "time to live", "1 s"),
         ("api/events/new.rs", "TTL_MAX: u64 = 90 * 24 * 3_600_000;", "time to live", "90 days"),
-        (
-            "api/destinations/settings.rs",
-            "TIMEOUT_DEFAULT: Millis = Millis::from_secs(15);",
-            "time for one request",
-            "15 s",
-        ),
-        ("api/destinations/settings.rs", "TIMEOUT_MIN: Millis = Millis(100);", "time for one request", "100 ms"),
-        ("api/destinations/settings.rs", "CONCURRENCY_MAX: u32 = 1_000;", "requests at once", "1,000"),
         ("api/destinations/settings.rs", "PER_SECOND_MIN: f64 = 0.001;", "rate", "0.001"),
-        ("api/destinations/settings.rs", "PER_SECOND_MAX: f64 = 100_000.0;", "rate", "100,000"),
-        ("api/destinations/settings.rs", "BURST_MAX: u32 = 100_000;", "burst", "100,000"),
         ("api/destinations.rs", "OVERLAP_DEFAULT: Millis = Millis::from_hours(24);", "overlap of a rotation", "24 h"),
         ("api/destinations.rs", "OVERLAP_MAX: Millis = Millis::from_hours(24 * 7);", "overlap of a rotation", "7 days"),
         (

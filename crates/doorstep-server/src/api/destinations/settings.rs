@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 use doorstep_core::address::{AddressRules, TargetUrl};
 use doorstep_core::consent::Verification;
 use doorstep_core::custom_headers::CustomHeaders;
+use doorstep_core::defaults::{Defaults, Maxima, TIMEOUT_MIN, burst_of};
 use doorstep_core::delivery::{BehindDead, Ordering};
 use doorstep_core::destination::{Destination, DestinationSecrets, DestinationSettings, SigningSecret, TlsSettings};
 use doorstep_core::filter::Filter;
-use doorstep_core::gate::{GateLimits, Rate};
+use doorstep_core::gate::Rate;
 use doorstep_core::id::TenantId;
 use doorstep_core::outcome::{Class, StatusOverrides};
 use doorstep_core::output::link::{LINK_KEY_LEN, LinkKey};
 use doorstep_core::output::{Format, PayloadMode};
-use doorstep_core::retry::{PolicySpec, RetryPolicy};
-use doorstep_core::route::{Subscription, TypePatterns};
+use doorstep_core::retry::PolicySpec;
+use doorstep_core::route::TypePatterns;
 use doorstep_core::signature::{ExtraStyle, PrivateKey, Secret, SharedSecret};
 use doorstep_core::time::Millis;
 use serde::{Deserialize, Serialize};
@@ -29,15 +30,7 @@ use crate::object;
 use crate::problem::{FieldFault, Problem};
 use crate::shape;
 
-/// A receiver has this long to answer, unless its destination says otherwise …
-pub(super) const TIMEOUT_DEFAULT: Millis = Millis::from_secs(15);
-/// … and never less, or more.
-const TIMEOUT_MIN: Millis = Millis(100);
-const TIMEOUT_MAX: Millis = Millis::from_mins(5);
-const CONCURRENCY_MAX: u32 = 1_000;
 const PER_SECOND_MIN: f64 = 0.001;
-const PER_SECOND_MAX: f64 = 100_000.0;
-const BURST_MAX: u32 = 100_000;
 /// Bytes of a new secret.
 const SECRET_LEN: usize = 32;
 
@@ -66,7 +59,8 @@ pub(crate) struct DestinationBody {
     #[serde(default)]
     #[schema(value_type = Option<shape::Filter>)]
     filter: Field<Box<RawValue>>,
-    /// A preset's name (`standard`, `patient`, `brief`) or an object.
+    /// A preset's name (`standard`, `patient`, `brief`, or one of the operator's) or an object. The tenant's default, or the
+    /// operator's, unless given.
     #[serde(default)]
     #[schema(value_type = Option<shape::Policy>)]
     policy: Field<PolicySpec>,
@@ -74,7 +68,7 @@ pub(crate) struct DestinationBody {
     #[serde(default)]
     #[schema(value_type = Option<shape::StatusOverrides>)]
     status_overrides: Field<BTreeMap<u16, Class>>,
-    /// At most this many requests at once. 10 unless given.
+    /// At most this many requests at once. The operator may allow fewer. 10, or the tenant's or the operator's default, unless given.
     #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
     concurrency: Field<u32>,
@@ -88,7 +82,7 @@ pub(crate) struct DestinationBody {
     #[serde(default)]
     #[schema(value_type = Option<shape::BehindDeadName>)]
     behind_dead: Field<BehindDead>,
-    /// How long one request may take. 15 000 unless given.
+    /// How long one request may take. The operator may allow less. 15 000, or the tenant's or the operator's default, unless given.
     #[serde(default)]
     #[schema(value_type = Option<u64>, minimum = 100, maximum = 300_000)]
     timeout_ms: Field<u64>,
@@ -267,6 +261,7 @@ impl DestinationBody {
     pub(super) fn read(
         mut self,
         rules: &AddressRules,
+        defaults: &Defaults,
     ) -> Result<(DestinationSettings, DestinationSecrets, Secret), Problem> {
         let mut faults = Vec::new();
         if self.url.is_none() {
@@ -276,24 +271,9 @@ impl DestinationBody {
             Field::Given(signing) => signing.algorithm,
             Field::Absent | Field::Null => Algorithm::default(),
         };
-        let mut settings = DestinationSettings {
-            name: None,
-            url: String::new(),
-            subscription: Subscription::default(),
-            policy: RetryPolicy::standard(),
-            status_overrides: StatusOverrides::default(),
-            limits: GateLimits::default(),
-            ordering: Ordering::default(),
-            timeout: TIMEOUT_DEFAULT,
-            extra_signatures: std::collections::BTreeSet::new(),
-            tls: TlsSettings::default(),
-            payload_mode: PayloadMode::default(),
-            format: Format::default(),
-            send_traceparent: true,
-            verification: Verification::default(),
-        };
+        let mut settings = DestinationSettings::new(String::new());
         let (mut secrets, secret) = (DestinationSecrets::default(), self.secret.take());
-        self.put_into(&mut settings, &mut secrets, rules, &mut faults);
+        self.put_into(&mut settings, &mut secrets, rules, defaults, &mut faults);
         if !faults.is_empty() {
             return Err(Problem::invalid(faults));
         }
@@ -331,7 +311,12 @@ impl DestinationBody {
     }
 
     /// Changes one that is there.
-    pub(super) fn apply(self, destination: &mut Destination, rules: &AddressRules) -> Result<(), Problem> {
+    pub(super) fn apply(
+        self,
+        destination: &mut Destination,
+        rules: &AddressRules,
+        defaults: &Defaults,
+    ) -> Result<(), Problem> {
         let mut faults = Vec::new();
         if self.tenant_id.is_some_and(|tenant_id| tenant_id != destination.tenant_id) {
             faults.push(FieldFault::new("/tenant_id", "a destination never changes hands: make a new one"));
@@ -361,7 +346,7 @@ impl DestinationBody {
                 "their values were given for another host, and nobody can read them there: give them again, or null for none",
             ));
         }
-        self.put_into(settings, secrets, rules, &mut faults);
+        self.put_into(settings, secrets, rules, defaults, &mut faults);
         if faults.is_empty() { Ok(()) } else { Err(Problem::invalid(faults)) }
     }
 
@@ -370,8 +355,11 @@ impl DestinationBody {
         settings: &mut DestinationSettings,
         secrets: &mut DestinationSecrets,
         rules: &AddressRules,
+        defaults: &Defaults,
         faults: &mut Vec<FieldFault>,
     ) {
+        let maxima = &defaults.maxima;
+        let chosen = settings.chosen.get_or_insert_default();
         let mut fault = |pointer: &str, detail: String| faults.push(FieldFault::new(pointer, detail));
         if let Some(url) = self.url {
             match TargetUrl::parse(&url, rules) {
@@ -405,9 +393,9 @@ impl DestinationBody {
         }
         match self.policy {
             Field::Absent => {}
-            Field::Null => settings.policy = RetryPolicy::standard(),
-            Field::Given(spec) => match RetryPolicy::try_from(spec) {
-                Ok(policy) => settings.policy = policy,
+            Field::Null => chosen.policy = None,
+            Field::Given(spec) => match defaults.presets.read(spec.clone()) {
+                Ok(_) => chosen.policy = Some(spec),
                 Err(wrong) => fault("/policy", wrong.to_string()),
             },
         }
@@ -417,28 +405,29 @@ impl DestinationBody {
                 Err(wrong) => fault("/status_overrides", wrong.to_string()),
             }
         }
-        if let Some(concurrency) = self.concurrency.or_default(|| GateLimits::default().concurrency) {
-            match within("requests at once", 1, CONCURRENCY_MAX, concurrency) {
-                Ok(()) => settings.limits.concurrency = concurrency,
+        match self.concurrency {
+            Field::Absent => {}
+            Field::Null => chosen.concurrency = None,
+            Field::Given(concurrency) => match within("requests at once", 1, maxima.concurrency, concurrency) {
+                Ok(()) => chosen.concurrency = Some(concurrency),
                 Err(wrong) => fault("/concurrency", wrong),
-            }
+            },
         }
         match self.rate_limit {
             Field::Absent => {}
-            Field::Null => {
-                let default = GateLimits::default();
-                (settings.limits.rate, settings.limits.burst) = (default.rate, default.burst);
-            }
-            Field::Given(limit) => match limit.read() {
-                Ok((rate, burst)) => (settings.limits.rate, settings.limits.burst) = (rate, burst),
+            Field::Null => chosen.rate = None,
+            Field::Given(limit) => match limit.read(maxima) {
+                Ok(rate) => chosen.rate = Some(rate),
                 Err((pointer, wrong)) => fault(pointer, wrong),
             },
         }
-        if let Some(timeout) = self.timeout_ms.or_default(|| TIMEOUT_DEFAULT.0) {
-            match within("milliseconds", TIMEOUT_MIN.0, TIMEOUT_MAX.0, timeout) {
-                Ok(()) => settings.timeout = Millis(timeout),
+        match self.timeout_ms {
+            Field::Absent => {}
+            Field::Null => chosen.timeout = None,
+            Field::Given(timeout) => match within("milliseconds", TIMEOUT_MIN.0, maxima.timeout.0, timeout) {
+                Ok(()) => chosen.timeout = Some(Millis(timeout)),
                 Err(wrong) => fault("/timeout_ms", wrong),
-            }
+            },
         }
         if let Some(given) = self.headers.or_default(BTreeMap::new) {
             match CustomHeaders::parse(given.iter().map(|(name, value)| (name.as_str(), value.as_str()))) {
@@ -506,17 +495,19 @@ fn ordering(before: Ordering, name: Field<OrderingName>, behind_dead: Field<Behi
 }
 
 impl RateLimit {
-    fn read(self) -> Result<(Rate, u32), (&'static str, String)> {
+    fn read(self, maxima: &Maxima) -> Result<(Rate, u32), (&'static str, String)> {
         let Self { per_second, burst } = self;
-        if !(PER_SECOND_MIN..=PER_SECOND_MAX).contains(&per_second) {
-            let wrong = format!("must be between {PER_SECOND_MIN} and {PER_SECOND_MAX}, but is {per_second}");
+        let most = maxima.rate.as_per_second();
+        if !(PER_SECOND_MIN..=most).contains(&per_second) {
+            let wrong = format!("must be between {PER_SECOND_MIN} and {most}, but is {per_second}");
             return Err(("/rate_limit/per_second", wrong));
         }
-        let burst = burst.unwrap_or_else(|| (per_second / 10.0).ceil().max(1.0) as u32);
-        within("requests", 1, BURST_MAX, burst).map_err(|wrong| ("/rate_limit/burst", wrong))?;
         // In millionths of a request: the range above fits, and nothing is lost that could be measured. Rounded, or 4.1
         // would be shown as 4.099999.
-        Ok((Rate::over((per_second * 1e6).round() as u64, Millis(1_000_000_000)), burst))
+        let rate = Rate::over((per_second * 1e6).round() as u64, Millis(1_000_000_000));
+        let burst = burst.unwrap_or_else(|| burst_of(rate));
+        within("requests", 1, maxima.burst(), burst).map_err(|wrong| ("/rate_limit/burst", wrong))?;
+        Ok((rate, burst))
     }
 }
 
@@ -535,14 +526,15 @@ fn plain(fault: &serde_json::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use doorstep_core::defaults::PER_SECOND_MAX;
     use zeroize::ZeroizeOnDrop;
 
     use super::*;
 
     #[test]
     fn a_rate_is_shown_as_it_was_given() {
-        for per_second in [PER_SECOND_MIN, 0.29, 1.1, 4.1, 8.2, 1_000.7, PER_SECOND_MAX] {
-            let (rate, _) = RateLimit { per_second, burst: None }.read().unwrap();
+        for per_second in [PER_SECOND_MIN, 0.29, 1.1, 4.1, 8.2, 1_000.7, PER_SECOND_MAX.into()] {
+            let (rate, _) = RateLimit { per_second, burst: None }.read(&Maxima::default()).unwrap();
             assert_eq!(rate.as_per_second(), per_second);
         }
     }

@@ -44,7 +44,7 @@ pub(crate) struct DestinationView {
     event_types: TypePatterns,
     #[schema(value_type = Option<shape::Filter>, required)]
     filter: Option<Filter>,
-    #[schema(value_type = shape::Policy)]
+    #[schema(value_type = shape::PolicyShown)]
     policy: PolicySpec,
     #[schema(value_type = shape::StatusOverrides)]
     status_overrides: StatusOverrides,
@@ -217,7 +217,10 @@ impl DestinationView {
             url: settings.url.clone(),
             event_types: settings.subscription.event_types.clone(),
             filter: settings.subscription.filter.clone(),
-            policy: settings.policy.clone().into(),
+            policy: match &settings.preset {
+                Some(name) => PolicySpec::Preset(name.clone()),
+                None => settings.policy.clone().into(),
+            },
             status_overrides: settings.status_overrides.clone(),
             concurrency: settings.limits.concurrency,
             rate_limit: RateLimit {

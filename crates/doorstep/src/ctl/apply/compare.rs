@@ -70,6 +70,7 @@ fn same(field: &str, before: &Value, after: &Value, rules: Rules) -> Result<bool
         "schemas" => same_schemas(before, after),
         "signing" => within(&signing(after), &signing(before)),
         "rate_limit" | "ingest_rate" => within(&rate(after), &rate(before)),
+        "defaults" => set_fields(before) == set_fields(after),
         "policy" => policy(before).map_err(wrong)? == policy(after).map_err(wrong)?,
         "event_types" if after.is_array() => patterns(before).map_err(wrong)? == patterns(after).map_err(wrong)?,
         "filter" if after.is_object() && before.is_object() => {
@@ -83,7 +84,16 @@ fn same(field: &str, before: &Value, after: &Value, rules: Rules) -> Result<bool
 fn can_be_none(field: &str) -> bool {
     matches!(
         field,
-        "contact_email" | "filter" | "description" | "example" | "ttl_ms" | "headers" | "tls" | "ingest_rate" | "quota"
+        "contact_email"
+            | "filter"
+            | "description"
+            | "example"
+            | "ttl_ms"
+            | "headers"
+            | "tls"
+            | "ingest_rate"
+            | "quota"
+            | "defaults"
     )
 }
 
@@ -157,6 +167,11 @@ fn sent(field: &str, before: &Value, after: &Value) -> Value {
     }
 }
 
+/// Those that have a value: the server shows the others as null.
+fn set_fields(given: &Value) -> Vec<(&String, &Value)> {
+    given.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()).collect()
+}
+
 fn names(headers: &Value) -> Vec<String> {
     let fields = headers.as_object().into_iter().flatten();
     let mut names: Vec<_> = fields.map(|(name, _)| name.to_ascii_lowercase()).collect();
@@ -166,7 +181,11 @@ fn names(headers: &Value) -> Vec<String> {
 
 fn policy(given: &Value) -> Result<PolicySpec, String> {
     let spec: PolicySpec = serde_json::from_value(given.clone()).map_err(|fault| fault.to_string())?;
-    Ok(RetryPolicy::try_from(spec).map_err(|fault| fault.to_string())?.into())
+    match spec {
+        // What a name means is the server's to say.
+        PolicySpec::Preset(_) => Ok(spec),
+        PolicySpec::Custom(_) => Ok(RetryPolicy::try_from(spec).map_err(|fault| fault.to_string())?.into()),
+    }
 }
 
 fn patterns(given: &Value) -> Result<Value, String> {
@@ -216,6 +235,15 @@ mod tests {
         assert_eq!(differ(json!({"ingest_rate": null}), there, KEEP), Ok(vec!["ingest_rate".to_owned()]));
         let none = json!({"ingest_rate": null});
         assert_eq!(differ(json!({"ingest_rate": {"per_second": 5}}), none, KEEP), Ok(vec!["ingest_rate".to_owned()]));
+    }
+
+    #[test]
+    fn a_tenants_defaults_are_those_that_have_a_value() {
+        let there = json!({"defaults": {"policy": null, "timeout_ms": 9000, "concurrency": null}});
+        let differs = |defaults: Value| !differ(json!({"defaults": defaults}), there.clone(), KEEP).unwrap().is_empty();
+        assert!(!differs(json!({"timeout_ms": 9000})));
+        assert!(differs(json!({"timeout_ms": 9000, "concurrency": 2})));
+        assert!(differs(json!({})) && differs(Value::Null));
     }
 
     #[test]
