@@ -10,7 +10,7 @@
 //! - A `Refill` sees everything that was settled by commands before it.
 //! - A `Refill` of an ordered destination sees only the first unfinished delivery of each key; when a settlement
 //!   releases a key, the next one arrives as `Available`.
-//! - A delivery is `Available` before it is `Withdrawn`. That it was sent again may be told before or after.
+//! - A delivery is `Available` before it is `Withdrawn`, and that before it is `Available` again.
 //! - A settlement of a delivery that has ended, or that a person has sent again since (its `give_up_at` is another
 //!   then), changes nothing.
 //! - Every `Send` ends in exactly one `Answered`, `Interrupted`, `Voided` or `Unreadable`, every `Refill` in one `Refilled` or `RefillFailed`.
@@ -437,7 +437,7 @@ impl Scheduler {
 
     fn withdraw(&mut self, delivery: &Delivery, now: Timestamp) {
         if let Some(flight) = self.flights.get_mut(&delivery.id) {
-            return flight.withdraw(delivery);
+            flight.withdraw(delivery);
         }
         if let Some(key) = self.key(delivery.destination_id) {
             self.take_out(key, delivery);

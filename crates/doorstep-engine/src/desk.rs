@@ -238,10 +238,16 @@ impl Desk {
         delivery_id: DeliveryId,
         give_up_at: Timestamp,
     ) -> Result<Result<(), Refusal>, EngineFault> {
-        let (written, _untold) = self.change(mandate, Write::Revive { delivery_id, give_up_at }).await?;
+        let (written, untold) = self.change(mandate, Write::Revive { delivery_id, give_up_at }).await?;
         match written {
             Written::Refused(refusal) => return Ok(Err(refusal)),
-            Written::Revived { available } => self.available(available).await,
+            Written::Revived { available } => {
+                // Whoever ended it may not have told of that yet.
+                if let Some(untold) = &untold {
+                    untold.earlier_told().await;
+                }
+                self.available(available).await;
+            }
             other => unreachable!("a delivery was revived or refused, not {other:?}"),
         }
         Ok(Ok(()))

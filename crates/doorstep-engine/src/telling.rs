@@ -7,7 +7,8 @@
 //! - The news that a person ended the delivery. Told of the end first, the scheduler would send what has ended, beside the next
 //!   delivery of its ordering key.
 //!
-//! So each telling has a number, in the order in which the writes are committed, and both wait for the earlier ones.
+//! In the same way, that a delivery is sent again must not come before the news of its earlier end. So each telling has a number, in
+//! the order in which the writes are committed, and all these wait for the earlier ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -393,7 +393,24 @@ fn the_end_of_an_earlier_life_leaves_the_present_one_alone() {
     desk.tell(Input::Withdrawn { delivery: Box::new(before.clone()) });
     let out = desk.answer(before.id, Outcome::TimedOut);
     assert_eq!((settled(&out).len(), sent(&out)), (0, vec![again(&before)]));
+    // What was to be tried again of the earlier life goes, though the present one is in flight already.
+    let mut desk = Desk::new(SchedulerLimits::default());
+    desk.adopt(plan(1, 1));
+    let before = sent(&desk.offer(1, 1)).remove(0);
+    let out = desk.answer(before.id, Outcome::TimedOut);
+    let retried = settled(&out)[0].delivery.clone();
+    assert_eq!(sent(&desk.tell(Input::Available { deliveries: vec![again(&before)] })).len(), 1);
+    desk.tell(Input::Withdrawn { delivery: Box::new(retried.clone()) });
+    desk.answer(before.id, OK);
+    desk.now = retried.due_at;
+    assert_eq!(sent(&desk.tell(Input::Woken)), [], "its earlier life has ended");
     // And the end of the new life is not mistaken for that of the old one.
+    let mut desk = Desk::new(SchedulerLimits::default());
+    desk.adopt(plan(1, 1));
+    let before = sent(&desk.offer(1, 1)).remove(0);
+    desk.tell(Input::Withdrawn { delivery: Box::new(before.clone()) });
+    desk.tell(Input::Available { deliveries: vec![again(&before)] });
+    desk.answer(before.id, OK);
     let newer = again(&before);
     desk.tell(Input::Withdrawn { delivery: Box::new(newer.clone()) });
     assert_eq!((settled(&desk.answer(newer.id, OK)).len(), desk.scheduler.in_flight()), (0, 0));

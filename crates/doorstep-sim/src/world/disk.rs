@@ -31,13 +31,9 @@ impl World {
         self.tell_written(told)
     }
 
-    /// Each who asked for a write tells what follows from it. What was there is told of before its end is; apart from that, the
-    /// news come in any order.
-    fn tell_written(&mut self, mut told: Vec<Told>) -> Verdict {
+    /// What follows from the writes is told in their order.
+    fn tell_written(&mut self, told: Vec<Told>) -> Verdict {
         let life = self.lives;
-        if self.dice.one_in(2) {
-            told.sort_by_key(|told| matches!(told, Told::Withdrawn(_)));
-        }
         for told in told {
             if life != self.lives {
                 return Ok(());
