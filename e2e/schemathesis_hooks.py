@@ -63,6 +63,8 @@ def before_call(context, case, kwargs):
             event_type(case.body)
         elif path.startswith("/v1/destinations"):
             destination(case.body)
+        elif path.startswith("/v1/tenants") and isinstance(case.body.get("defaults"), dict):
+            policy(case.body["defaults"])
 
 
 @schemathesis.check
@@ -128,10 +130,15 @@ def destination(body):
         body["signing"]["algorithm"] = "hmac_sha256"
     if (body.get("secret") or "").startswith("whsk_"):
         body["secret"] = None
-    policy = body.get("policy")
-    if isinstance(policy, dict) and policy.get("cap_ms"):
-        policy["base_ms"] = min(policy.get("base_ms") or BASE_MS, policy["cap_ms"])
+    policy(body)
     headers(body)
+
+
+def policy(body):
+    """A cap is no smaller than the base."""
+    given = body.get("policy")
+    if isinstance(given, dict) and given.get("cap_ms"):
+        given["base_ms"] = min(given.get("base_ms") or BASE_MS, given["cap_ms"])
 
 
 def headers(body):

@@ -1,4 +1,5 @@
-//! The cap per receiving host, which many destinations may share (G10). Tenants share a host's slots as they share all others.
+//! The cap per receiving host, which many destinations may share (G10). A tenant may use all slots of a
+//! host but an eighth (at least one), which is for tenants that have no request there: one tenant's slow receivers do not shut others out.
 
 use std::sync::Arc;
 
@@ -82,6 +83,6 @@ impl Hosts {
 
 impl Host {
     fn new(max: usize) -> Self {
-        Self { in_flight: 0, shares: Shares::new(max) }
+        Self { in_flight: 0, shares: Shares::but_for_newcomers(max) }
     }
 }

@@ -19,6 +19,8 @@ use crate::id::TenantId;
 pub(super) struct Shares<const N: usize> {
     /// Slots of one pool.
     slots: usize,
+    /// Whether a tenant's limit falls as slots get short. Without it a tenant may hold all but the newcomers' share.
+    even: bool,
     /// Those that hold slots or have lanes that wait.
     tenants: Map<TenantId, Tenant<N>>,
     /// Tenants that hold slots, and their weights added up.
@@ -67,6 +69,7 @@ impl<const N: usize> Shares<N> {
     pub(super) fn new(slots: usize) -> Self {
         Self {
             slots,
+            even: true,
             tenants: Map::default(),
             n_holders: 0,
             weight_held: 0,
@@ -75,6 +78,11 @@ impl<const N: usize> Shares<N> {
             last_place: 0,
             current_pass: [0; N],
         }
+    }
+
+    /// One tenant alone may hold all of them but the newcomers' share.
+    pub(super) fn but_for_newcomers(slots: usize) -> Self {
+        Self { even: false, ..Self::new(slots) }
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -106,6 +114,9 @@ impl<const N: usize> Shares<N> {
             Claim::Newcomer => free > 0,
             Claim::Holds(units) => {
                 let free = free.saturating_sub((self.slots / NEWCOMERS_SHARE).max(1));
+                if !self.even {
+                    return free > 0;
+                }
                 let held = u128::from(units) * u128::from(self.weight_held);
                 held < u128::from(UNIT) * u128::from(self.n_holders) * free as u128
             }

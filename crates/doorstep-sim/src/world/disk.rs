@@ -41,6 +41,7 @@ impl World {
             match told {
                 Told::Withdrawn(delivery) => {
                     self.note(|| format!("{} abandoned by hand", delivery.id));
+                    self.checker.end_told(delivery.id);
                     self.tell(Input::Withdrawn { delivery: Box::new(delivery) }, None)?;
                 }
                 Told::Removed(destination_id) => {

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-use crate::support::{PATIENCE, Server};
+use crate::support::{PATIENCE, Server, text};
 
 /// Takes its time with each request, and notes how many it had at once.
 async fn slow_receiver() -> (String, Arc<AtomicUsize>, mpsc::UnboundedReceiver<()>) {
@@ -37,15 +37,20 @@ async fn slow_receiver() -> (String, Arc<AtomicUsize>, mpsc::UnboundedReceiver<(
     (base, most, answers)
 }
 
-async fn most_at_once(flags: &[&str]) -> usize {
+/// The most requests that one host had at once, with eight events for two destinations of each tenant.
+async fn most_at_once(flags: &[&str], n_tenants: usize) -> usize {
     let server = Server::start(flags).await;
     let (base, most, mut answers) = slow_receiver().await;
-    for n in 0..2 {
-        server.destination(&format!("{base}/{n}"), json!({})).await;
+    let mut events = Vec::new();
+    for tenant in 0..n_tenants {
+        let tenant_id = text(&server.post("/v1/tenants", json!({"name": "T"})).await, "id");
+        for n in 0..2 {
+            server.destination(&format!("{base}/{tenant}/{n}"), json!({"tenant_id": tenant_id})).await;
+        }
+        events.extend(vec![json!({"tenant_id": tenant_id, "type": "a.b", "payload": 1}); 8]);
     }
-    let event = json!({"tenant_id": server.tenant_id, "type": "a.b", "payload": 1});
-    server.post("/v1/events/batch", json!({"events": vec![event; 8]})).await;
-    for _ in 0..16 {
+    server.post("/v1/events/batch", json!({"events": events})).await;
+    for _ in 0..16 * n_tenants {
         tokio::time::timeout(PATIENCE, answers.recv()).await.expect("nothing came").unwrap();
     }
     most.load(Ordering::SeqCst)
@@ -53,7 +58,8 @@ async fn most_at_once(flags: &[&str]) -> usize {
 
 #[tokio::test]
 async fn two_destinations_at_one_host_keep_to_its_cap_together() {
-    assert_eq!(most_at_once(&["--per-host-max", "3"]).await, 3);
-    let without = most_at_once(&[]).await;
-    assert!(without > 3, "{without}");
+    assert_eq!(most_at_once(&["--per-host-max", "4"], 4).await, 4);
+    assert_eq!(most_at_once(&["--per-host-max", "4"], 1).await, 3, "one is kept for other tenants");
+    let without = most_at_once(&[], 1).await;
+    assert!(without > 4, "{without}");
 }
