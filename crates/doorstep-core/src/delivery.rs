@@ -155,6 +155,12 @@ impl Settlement {
         Self { delivery, outcome, decision, releases_key, settled_at: now, note: None }
     }
 
+    /// It ends the delivery without a request. Whoever says so may have read the delivery before its last answer was
+    /// written, so a store ends it as it is written there.
+    pub fn ends_untried(&self) -> bool {
+        self.outcome.is_none() && matches!(self.decision, Decision::Dead(_))
+    }
+
     /// There is nothing left to send: whoever erased the payload has abandoned this delivery by that.
     pub fn void(delivery: Delivery, ordering: Ordering, now: Timestamp) -> Self {
         let decision = Decision::Dead(DeadReason::Abandoned);

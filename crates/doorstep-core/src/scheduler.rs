@@ -13,6 +13,7 @@
 //! - A delivery is `Available` before it is `Withdrawn`, and that before it is `Available` again.
 //! - A settlement of a delivery that has ended, or that a person has sent again since (its `give_up_at` is another
 //!   then), changes nothing.
+//! - A settlement that ends a delivery without a request ends it as it is written: `Overdue` may show an older copy.
 //! - Every `Send` ends in exactly one `Answered`, `Interrupted`, `Voided` or `Unreadable`, every `Refill` in one `Refilled` or `RefillFailed`.
 
 mod messages;

@@ -124,7 +124,7 @@ pub enum Write {
     /// that was accepted before is answered as before, whatever its tenant has.
     Accept(Box<NewEvent>),
     /// Shared: whoever has to write it for certain keeps it until it is written. Of an attempt that would take more than its tenant may
-    /// have, neither headers nor body are kept.
+    /// have, neither headers nor body are kept. One that ends untried ([`Settlement::ends_untried`]) keeps what is written of it.
     Settle(Arc<Settled>),
     /// Refused if there is no such destination.
     SaveGate {

@@ -18,6 +18,7 @@ pub struct Totals {
     pub worlds: u64,
     pub deliveries: u64,
     pub voided: u64,
+    pub set_aside: u64,
     pub commands: u64,
     pub lasted: Millis,
     pub failures: Vec<Failure>,
@@ -75,6 +76,7 @@ impl Totals {
             Ok(report) => {
                 self.deliveries += report.deliveries as u64;
                 self.voided += report.voided as u64;
+                self.set_aside += report.set_aside as u64;
                 self.commands += report.commands;
                 self.lasted = self.lasted + report.lasted;
             }

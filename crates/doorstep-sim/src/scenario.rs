@@ -35,6 +35,8 @@ pub struct Scenario {
     pub stops: Vec<Timestamp>,
     /// Destinations that a person removes, at a time.
     pub removals: Vec<(Timestamp, DestinationId)>,
+    /// Tenants that a person removes with all their destinations and payloads, at a time.
+    pub farewells: Vec<(Timestamp, TenantId)>,
     /// Then every receiver is well, and a person lets go of everything that is held.
     pub heals_at: Timestamp,
 }
@@ -46,6 +48,8 @@ pub struct Arrival {
     pub destination: usize,
     pub key: Option<Arc<str>>,
     pub ttl: Option<Millis>,
+    /// Until then its payload cannot be read.
+    pub unreadable_until: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -75,8 +79,9 @@ impl Scenario {
             && self.abandons.is_empty()
             && self.changes.is_empty()
             && self.stops.is_empty()
-            && self.removals.is_empty();
-        faultless && untouched && self.limits.in_flight_max >= 1_000 && self.limits.per_host_max.is_none()
+            && self.removals.is_empty()
+            && self.farewells.is_empty();
+        faultless && untouched && self.limits.in_flight_max >= 64 && self.limits.per_host_max.is_none()
     }
 
     pub fn random(seed: u64) -> Self {
@@ -114,8 +119,12 @@ impl Scenario {
         let stops = (0..n_stops).map(|_| moment(start, lasts, dice)).collect();
         let n_removals = if dice.one_in(6) { 1 + dice.below(2) } else { 0 };
         let removals = (0..n_removals).map(|_| (moment(start, lasts, dice), dice.pick(&destinations).0.id)).collect();
+        let n_farewells = u64::from(dice.one_in(10));
+        let farewells = (0..n_farewells).map(|_| (moment(start, lasts, dice), dice.pick(&tenants).0)).collect();
+        damage(&mut arrivals, lasts, dice);
         Self {
             start,
+            farewells,
             handovers,
             abandons,
             changes,
@@ -137,6 +146,17 @@ impl Scenario {
 fn moment(start: Timestamp, lasts: Millis, dice: &mut SeededDice) -> Timestamp {
     let within = if dice.one_in(2) { Millis(200) } else { lasts };
     start + dice.roll().up_to(within)
+}
+
+/// In some worlds there are a few payloads that cannot be read for a while, or never again.
+fn damage(arrivals: &mut [Arrival], lasts: Millis, dice: &mut SeededDice) {
+    let n_damaged = if dice.one_in(5) { 1 + dice.below(5) } else { 0 };
+    for _ in 0..n_damaged {
+        let (index, forever) = (dice.below(arrivals.len() as u64), dice.one_in(3));
+        let Some(arrival) = usize::try_from(index).ok().and_then(|index| arrivals.get_mut(index)) else { continue };
+        let until = if forever { Timestamp::MAX } else { arrival.at + dice.roll().up_to(lasts) };
+        arrival.unreadable_until = Some(until);
+    }
 }
 
 fn erasures(
@@ -216,7 +236,7 @@ fn arrival(
     let at = if dice.one_in(2) { start + Millis(dice.below(100)) } else { start + dice.roll().up_to(lasts) };
     let key = (ordered && !dice.one_in(5)).then(|| dice.pick(&["a", "b", "c"]).into());
     let ttl = dice.one_in(10).then(|| Millis::from_secs(1 + dice.below(600)));
-    Arrival { at, destination, key, ttl }
+    Arrival { at, destination, key, ttl, unreadable_until: None }
 }
 
 fn faults(n_arrivals: u64, dice: &mut SeededDice) -> Faults {

@@ -67,6 +67,8 @@ struct Process {
     reads_under_way: usize,
     /// Said to be sent by what is being carried out, though there is nothing to send.
     empty: Vec<DeliveryId>,
+    /// The same for what cannot be read.
+    unreadable: Vec<DeliveryId>,
     wake_at: Option<Timestamp>,
     /// Stopping: nothing is in flight any more, and all gates are said to be saved.
     all_saved: bool,
@@ -107,6 +109,7 @@ enum Happening {
     Answers { life: u32, delivery_id: DeliveryId, outcome: Outcome },
     Interrupts { life: u32, delivery_id: DeliveryId },
     Voids { life: u32, delivery_ids: Vec<DeliveryId> },
+    SetsAside { life: u32, delivery_ids: Vec<DeliveryId> },
     Commits { life: u32 },
     Reads { life: u32, read: Read },
     ReadEnds { life: u32, ticket: Ticket, found: Option<DuePage> },
@@ -120,6 +123,7 @@ enum Happening {
     Changes(DestinationId),
     Erases(TenantId),
     Removes(DestinationId),
+    RemovesTenant(TenantId),
     Stops,
     Starts,
     Heals,
@@ -131,6 +135,8 @@ pub struct Report {
     pub deliveries: usize,
     /// Of these, how many had nothing to send.
     pub voided: usize,
+    /// How often a payload could not be read.
+    pub set_aside: usize,
     pub commands: u64,
     pub lasted: Millis,
 }
@@ -205,6 +211,9 @@ impl World {
         for (at, destination_id) in self.scenario.removals.clone() {
             self.at(at, Happening::Removes(destination_id));
         }
+        for (at, tenant_id) in self.scenario.farewells.clone() {
+            self.at(at, Happening::RemovesTenant(tenant_id));
+        }
         for at in self.scenario.stops.clone() {
             self.at(at, Happening::Stops);
         }
@@ -268,6 +277,7 @@ impl World {
         Ok(Report {
             deliveries: self.checker.n_deliveries(),
             voided: self.checker.n_voided(),
+            set_aside: self.checker.n_set_aside(),
             commands: self.n_commands,
             lasted: self.now.since(self.scenario.start),
         })
@@ -336,6 +346,7 @@ impl World {
                 self.start_commit();
                 Ok(())
             }
+            Happening::RemovesTenant(tenant_id) => self.remove_tenant(tenant_id),
             Happening::Stops => self.stop(),
             Happening::TakesBack { life, destination_id } if life == self.lives => self.take_over(destination_id),
             Happening::Reaches { life, delivery_id, destination_id, lost } => {
@@ -351,6 +362,7 @@ impl World {
                 self.tell(Input::Interrupted { delivery_id }, None)
             }
             Happening::Voids { life, delivery_ids } if life == self.lives => self.voids(delivery_ids),
+            Happening::SetsAside { life, delivery_ids } if life == self.lives => self.sets_aside(delivery_ids),
             Happening::Commits { life } if life == self.lives => self.commits(),
             Happening::Reads { life, read } if life == self.lives => {
                 self.reads(read);
@@ -363,6 +375,7 @@ impl World {
             Happening::Answers { .. }
             | Happening::Interrupts { .. }
             | Happening::Voids { .. }
+            | Happening::SetsAside { .. }
             | Happening::Commits { .. }
             | Happening::Reads { .. }
             | Happening::ReadEnds { .. }

@@ -80,6 +80,7 @@ macro_rules! store_conforms {
             one_that_was_skipped_goes_behind_the_others_when_it_is_sent_again,
             one_that_dies_in_the_middle_of_its_queue_holds_its_place_there,
             what_is_said_of_an_earlier_life_does_not_change_the_present_one,
+            one_that_runs_out_of_time_keeps_what_it_has_spent,
             what_has_ended_is_settled_no_more,
             what_has_run_out_of_time_is_found,
             a_delivery_keeps_its_history,

@@ -329,7 +329,9 @@ impl Memory {
         let row = self.rows.get(&settlement.delivery.id).filter(|row| row.is_meant_by(&settlement))?;
         let mut row = row.clone();
         self.unqueue(&row);
-        row.delivery = settlement.delivery.clone();
+        if !settlement.ends_untried() {
+            row.delivery = settlement.delivery.clone();
+        }
         self.count(row.delivery.destination_id, settlement.settled_at, &tally);
         if let Some(attempt) = attempt {
             row.last_status = status_of(&attempt);

@@ -25,7 +25,7 @@ impl World {
         let Some(process) = &mut self.process else { return Ok(()) };
         let batch = std::mem::take(&mut process.committing);
         process.n_committed += batch.len() as u64;
-        let told = self.apply(batch);
+        let told = self.apply(batch)?;
         self.start_commit();
         self.start_reads();
         self.tell_written(told)
@@ -41,7 +41,7 @@ impl World {
             match told {
                 Told::Withdrawn(delivery) => {
                     self.note(|| format!("{} abandoned by hand", delivery.id));
-                    self.checker.end_told(delivery.id);
+                    self.checker.end_told(&delivery);
                     self.tell(Input::Withdrawn { delivery: Box::new(delivery) }, None)?;
                 }
                 Told::Removed(destination_id) => {
@@ -57,7 +57,7 @@ impl World {
     }
 
     /// One transaction. Returns what follows from it, in the order of the writes.
-    pub(super) fn apply(&mut self, batch: Vec<Write>) -> Vec<Told> {
+    pub(super) fn apply(&mut self, batch: Vec<Write>) -> Result<Vec<Told>, String> {
         let now = self.clock();
         let mut told = Vec::new();
         for write in batch {
@@ -73,8 +73,9 @@ impl World {
                     told.push(Told::Removed(destination_id));
                 }
                 Write::Settle(settlement, facts) => {
-                    self.checker.written(&settlement, &facts);
-                    let available = self.store.settle(Settled { settlement, attempt: None });
+                    let available = self.store.settle(Settled { settlement: settlement.clone(), attempt: None });
+                    let row = self.store.row(settlement.delivery.id).map(|row| &row.delivery);
+                    self.checker.written(&settlement, &facts, row)?;
                     told.push(Told::Available(available.into_iter().collect()));
                 }
                 Write::SaveGate(destination_id, state, facts) => {
@@ -83,14 +84,12 @@ impl World {
                 }
             }
         }
-        told
+        Ok(told)
     }
 
     pub(super) fn abandon(&mut self, id: DeliveryId, now: Timestamp) -> Vec<Told> {
-        if self.store.row(id).is_none_or(|row| row.end.is_some()) {
-            return Vec::new();
-        }
-        self.checker.abandoned(id);
+        let Some(row) = self.store.row(id).filter(|row| row.end.is_none()) else { return Vec::new() };
+        self.checker.abandoned(&row.delivery);
         match self.store.write(store::Write::Abandon { delivery_id: id, note: String::new() }, now) {
             Written::Abandoned { ended, available } => vec![Told::Withdrawn(*ended), Told::Available(available)],
             other => unreachable!("an unfinished delivery can be ended: {other:?}"),

@@ -45,10 +45,28 @@ impl World {
     /// What was said together is looked up together.
     pub(super) fn look_up_empty(&mut self) {
         let Some(process) = &mut self.process else { return };
-        let delivery_ids = std::mem::take(&mut process.empty);
-        if !delivery_ids.is_empty() {
-            self.soon(5, Happening::Voids { life: self.lives, delivery_ids });
+        let (empty, unreadable) = (std::mem::take(&mut process.empty), std::mem::take(&mut process.unreadable));
+        let life = self.lives;
+        if !empty.is_empty() {
+            self.soon(5, Happening::Voids { life, delivery_ids: empty });
         }
+        if !unreadable.is_empty() {
+            self.soon(5, Happening::SetsAside { life, delivery_ids: unreadable });
+        }
+    }
+
+    pub(super) fn is_unreadable(&self, id: DeliveryId) -> bool {
+        let arrival = usize::try_from(id.0 - 1).ok().and_then(|index| self.scenario.arrivals.get(index));
+        arrival.and_then(|arrival| arrival.unreadable_until).is_some_and(|until| self.now < until)
+    }
+
+    /// What was to be sent cannot be read.
+    pub(super) fn sets_aside(&mut self, delivery_ids: Vec<DeliveryId>) -> Verdict {
+        self.note(|| format!("the payloads of {delivery_ids:?} cannot be read"));
+        for id in &delivery_ids {
+            self.checker.set_aside(*id);
+        }
+        self.goes_on_without(Input::Unreadable { delivery_ids: delivery_ids.clone() }, delivery_ids)
     }
 
     /// Nothing is found that could be sent.
@@ -57,8 +75,12 @@ impl World {
         for id in &delivery_ids {
             self.checker.voided(*id)?;
         }
+        self.goes_on_without(Input::Voided { delivery_ids: delivery_ids.clone() }, delivery_ids)
+    }
+
+    fn goes_on_without(&mut self, input: Input, delivery_ids: Vec<DeliveryId>) -> Verdict {
         let life = self.lives;
-        self.tell(Input::Voided { delivery_ids: delivery_ids.clone() }, None)?;
+        self.tell(input, None)?;
         let now = self.clock();
         let Some(process) = self.process.as_ref().filter(|_| life == self.lives) else { return Ok(()) };
         for id in delivery_ids {

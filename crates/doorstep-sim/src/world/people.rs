@@ -35,6 +35,18 @@ impl World {
         self.tell(Input::Changed { plan: Box::new(plan) }, None)
     }
 
+    /// All at once: its payloads are erased, and its destinations are gone.
+    pub(super) fn remove_tenant(&mut self, tenant_id: TenantId) -> Verdict {
+        self.gather(Write::Erase(tenant_id));
+        let plans = self.scenario.destinations.iter().map(|(plan, _)| plan);
+        let its: Vec<DestinationId> = plans.filter(|plan| plan.tenant_id == tenant_id).map(|plan| plan.id).collect();
+        for destination_id in its {
+            self.gather(Write::Remove(destination_id));
+        }
+        self.start_commit();
+        Ok(())
+    }
+
     pub(super) fn heal(&mut self) -> Verdict {
         if self.process.is_none() || self.stopping {
             self.at(self.now + Millis::from_mins(2), Happening::Heals);

@@ -17,6 +17,7 @@ impl World {
             reads: Vec::new(),
             reads_under_way: 0,
             empty: Vec::new(),
+            unreadable: Vec::new(),
             wake_at: None,
             all_saved: false,
         });
@@ -93,14 +94,14 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn crash(&mut self) {
+    pub(super) fn crash(&mut self) -> Verdict {
         self.note(|| "CRASH".to_owned());
         self.stopping = false;
-        let Some(mut process) = self.process.take() else { return };
+        let Some(mut process) = self.process.take() else { return Ok(()) };
         // A commit that was under way may or may not have reached the disk.
         if self.dice.one_in(2) {
             let batch = std::mem::take(&mut process.committing);
-            self.apply(batch);
+            self.apply(batch)?;
         }
         self.checker.crashed();
         self.lives += 1;
@@ -109,6 +110,7 @@ impl World {
             self.note(|| format!("the wall clock is set by {jump} ms"));
         }
         self.soon(60_000, Happening::Starts);
+        Ok(())
     }
 
     /// Tells the scheduler and carries out what it says. `during`: the answer that it is told of.
@@ -121,8 +123,7 @@ impl World {
         for command in commands {
             self.n_commands += 1;
             if self.scenario.faults.crashes_at.contains(&self.n_commands) {
-                self.crash();
-                return Ok(());
+                return self.crash();
             }
             self.carry_out(command, during, gathered_before)?;
         }
@@ -141,10 +142,11 @@ impl World {
                 });
                 self.checker.started(&delivery, now)?;
                 let (delivery_id, destination_id) = (delivery.id, delivery.destination_id);
-                if let Some(process) = &mut self.process
-                    && self.store.events(&[delivery.event_seq]) == [StoredEvent::Gone]
-                {
-                    process.empty.push(delivery_id);
+                let unreadable = self.is_unreadable(delivery_id);
+                let gone = self.store.events(&[delivery.event_seq]) == [StoredEvent::Gone];
+                if let Some(process) = self.process.as_mut().filter(|_| unreadable || gone) {
+                    let found = if gone { &mut process.empty } else { &mut process.unreadable };
+                    found.push(delivery_id);
                     return Ok(());
                 }
                 let lost = self.dice.percent(self.scenario.faults.lost_results);
@@ -207,9 +209,12 @@ impl World {
     }
 
     pub(super) fn wakes(&mut self) -> Verdict {
-        if let Some(process) = &mut self.process {
-            process.wake_at = None;
-        }
+        let now = self.clock();
+        // An alarm that was set for an earlier time since has rung already.
+        let Some(process) = self.process.as_mut().filter(|p| p.wake_at.is_some_and(|at| at <= now)) else {
+            return Ok(());
+        };
+        process.wake_at = None;
         self.tell(Input::Woken, None)
     }
 

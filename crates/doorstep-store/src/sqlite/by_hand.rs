@@ -96,7 +96,7 @@ impl Batch<'_> {
         Ok(self.find(DEAD, [seq], read)?)
     }
 
-    fn unfinished(&self, seq: i64) -> Result<Option<(Delivery, Standing, Option<u16>)>, Fault> {
+    pub(super) fn unfinished(&self, seq: i64) -> Result<Option<(Delivery, Standing, Option<u16>)>, Fault> {
         let read = |row: &rusqlite::Row<'_>| {
             let standing =
                 Standing { behind: row.get(DELIVERY_COLUMNS + 1)?, key_place: row.get(DELIVERY_COLUMNS + 2)? };

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use doorstep_core::attempt::{Answer, Attempt};
-use doorstep_core::delivery::Delivery;
+use doorstep_core::delivery::{Delivery, Settlement};
 use doorstep_core::quota::{ATTEMPT_BYTES, Usage};
 use doorstep_core::retry::{DeadReason, Decision};
 use doorstep_core::store::{Settled, Tally};
@@ -85,10 +85,11 @@ impl Batch<'_> {
                 self.insert_delivered(delivery, last_status, settlement.settled_at)?;
             }
             Decision::Dead(reason) => {
+                let known = self.latest(settlement)?;
                 self.remove(delivery)?;
                 let holds_key = delivery.ordering.is_some() && !settlement.releases_key;
                 let death = Death { reason, note: settlement.note, holds_key };
-                self.insert_dead(delivery, standing, last_status, &death, settlement.settled_at)?;
+                self.insert_dead(&known, standing, last_status, &death, settlement.settled_at)?;
             }
         }
         if settlement.releases_key { self.release(delivery, standing.key_place) } else { Ok(None) }
@@ -99,6 +100,16 @@ impl Batch<'_> {
         let read =
             |row: &rusqlite::Row<'_>| Ok((Standing { behind: row.get(0)?, key_place: row.get(1)? }, row.get(2)?));
         Ok(self.find(STANDING, of, read)?)
+    }
+
+    /// The delivery as it ends: as it was said, or as it is written.
+    fn latest<'a>(&self, settlement: &'a Settlement) -> Result<Cow<'a, Delivery>, Fault> {
+        let said = Cow::Borrowed(&settlement.delivery);
+        if !settlement.ends_untried() {
+            return Ok(said);
+        }
+        let row = self.unfinished(settlement.delivery.seq.cast_signed())?;
+        Ok(row.map_or(said, |(delivery, ..)| Cow::Owned(delivery)))
     }
 
     fn put_back(&self, delivery: &Delivery, last_status: Option<u16>) -> Result<(), Fault> {

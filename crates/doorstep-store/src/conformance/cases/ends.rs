@@ -76,6 +76,21 @@ pub fn what_is_said_of_an_earlier_life_does_not_change_the_present_one(subject: 
     assert_eq!(due(subject), [1]);
 }
 
+/// The sweep of overdue deliveries may read one before its last answer is written.
+pub fn one_that_runs_out_of_time_keeps_what_it_has_spent(subject: &mut dyn Subject) {
+    let made = set_up(subject, &[accept(1, None)]);
+    one(subject, settle(&made[0], RETRY, BehindDead::Skip, NOW));
+    let spent = read(subject, 1);
+    assert_ne!(spent.progress, made[0].progress, "the copy is older than the row");
+    let settlement = Settlement::expired(made[0].clone(), Ordering::Unordered, NOW);
+    one(subject, Write::Settle(Settled { settlement, attempt: None }.into()));
+    let Some(DeliveryHistory { summary, .. }) = ask(subject.store().delivery(Reach::All, DeliveryId(1))) else {
+        panic!()
+    };
+    assert_eq!(summary.status, DeliveryStatus::Dead(DeadReason::Expired));
+    assert_eq!(summary.delivery, spent);
+}
+
 pub fn what_has_ended_is_settled_no_more(subject: &mut dyn Subject) {
     let made = set_up(subject, &[accept(1, None), accept(2, None)]);
     one(subject, settle(&made[0], DEAD, BehindDead::Skip, NOW));
