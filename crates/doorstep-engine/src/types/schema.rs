@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use doorstep_core::event_type::{Misfit, pointer_step};
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ValidationError, Validator};
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-use super::steps::{self, OutOfSteps};
+use super::steps::{self, OutOfSteps, WITH_NAMED_SCHEMAS, WITH_SCHEMAS};
 
 /// Memory that one regular expression may take, and its automaton beside it.
 const PATTERN_BYTES_MAX: usize = 256 * 1024;
@@ -101,7 +102,7 @@ impl Schema {
             self.0.iter_errors(&value).take(MISFITS_MAX).map(misfit).collect()
         });
         if let Ok((misfits, _)) = listed {
-            return Ok(misfits);
+            return Ok(each_once(misfits));
         }
         let first = steps::within(steps_max, || self.0.validate(&value).err().map(misfit));
         Ok(match first {
@@ -114,8 +115,23 @@ impl Schema {
     }
 }
 
+/// What is found by several ways through a schema is told once.
+fn each_once(misfits: Vec<Misfit>) -> Vec<Misfit> {
+    let mut told: Vec<Misfit> = Vec::new();
+    for misfit in misfits {
+        if !told.contains(&misfit) {
+            told.push(misfit);
+        }
+    }
+    told
+}
+
 /// Without the value: whoever sent it has it, and it may be long, or nobody's business.
 fn told(fault: &ValidationError<'_>) -> String {
+    // The library would show the schema, with our keyword in it.
+    if let ValidationErrorKind::Not { .. } = fault.kind() {
+        return "fits a schema that `not` rules out".to_owned();
+    }
     fault.masked().to_string().chars().take(DETAIL_CHARS_MAX).collect()
 }
 
@@ -181,6 +197,10 @@ impl Weighing<'_> {
         if self.open.iter().any(|open| open == to) {
             return Ok(Weight::default());
         }
+        if self.place(to).is_some_and(|place| is_in_values(self.root, &place)) {
+            let detail = format!("`{to}` leads into the values of `enum` or `const`, where no schema is");
+            return Err(Misfit::new("", detail));
+        }
         let Some(target) = self.target(to).cloned() else {
             let detail = format!("`{to}` is not found: refer to places within the schema, like `#/$defs/name`");
             return Err(Misfit::new("", detail));
@@ -202,12 +222,33 @@ impl Weighing<'_> {
 
     /// What a reference leads to, as a JSON Pointer.
     fn place(&self, to: &str) -> Option<String> {
-        let fragment = to.strip_prefix('#').filter(|fragment| !fragment.contains('%'))?;
+        let fragment = percent_decode_str(to.strip_prefix('#')?).decode_utf8().ok()?;
         if fragment.is_empty() || fragment.starts_with('/') {
-            return Some(fragment.to_owned());
+            return Some(fragment.into_owned());
         }
-        anchored(self.root, fragment)
+        anchored(self.root, &fragment)
     }
+}
+
+/// Whether a place lies in values that payloads are compared with. What is under keywords that nobody knows is not looked at.
+fn is_in_values(root: &Value, place: &str) -> bool {
+    let mut steps = place.split('/').skip(1);
+    let mut at = Some(root);
+    while let Some(key) = steps.next() {
+        let member = at.and_then(|part| part.get(key));
+        at = match (key, member) {
+            ("enum" | "const", _) => return true,
+            (key, Some(Value::Object(named))) if WITH_NAMED_SCHEMAS.contains(&key) => {
+                steps.next().and_then(|name| named.get(&name.replace("~1", "/").replace("~0", "~")))
+            }
+            (key, Some(Value::Array(items))) if WITH_SCHEMAS.contains(&key) => {
+                steps.next().and_then(|n| items.get(n.parse::<usize>().ok()?))
+            }
+            (key, member) if WITH_SCHEMAS.contains(&key) => member,
+            _ => return false,
+        };
+    }
+    false
 }
 
 /// The place of the part that calls itself by this name.

@@ -21,7 +21,7 @@ const LISTING: u64 = 16;
 const CHARS_PER_STEP: usize = 16;
 
 /// Keywords whose value is a schema, or a list of them.
-const WITH_SCHEMAS: [&str; 16] = [
+pub(super) const WITH_SCHEMAS: [&str; 16] = [
     "additionalItems",
     "additionalProperties",
     "allOf",
@@ -40,7 +40,7 @@ const WITH_SCHEMAS: [&str; 16] = [
     "unevaluatedProperties",
 ];
 /// Keywords whose value has a schema for each name.
-const WITH_NAMED_SCHEMAS: [&str; 6] =
+pub(super) const WITH_NAMED_SCHEMAS: [&str; 6] =
     ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
 /// Keywords that look at every element, property or character of a value.
 const SCANS: [&str; 11] = [

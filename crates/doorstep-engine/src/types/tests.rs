@@ -119,6 +119,12 @@ fn a_faulty_schema_is_refused_with_its_place() {
         (json!({ "items": { "$ref": "https://example.com/x" } }), "/schemas/1/items/$ref", "not found"),
         (json!({ "items": { "$ref": "file:///etc/passwd" } }), "/schemas/1/items/$ref", "not found"),
         (json!({ "$ref": "#/$defs/x" }), "/schemas/1/$ref", "not found"),
+        (json!({ "$ref": "#/enum/0", "enum": [{ "$ref": "#" }] }), "/schemas/1/$ref", "no schema is"),
+        (
+            json!({ "not": { "$ref": "#/$defs/a~1b/const" }, "$defs": { "a/b": { "const": {} } } }),
+            "/schemas/1/not/$ref",
+            "no schema is",
+        ),
         (json!({ "items": { "$id": "https://example.com/x" } }), "/schemas/1/items/$id", "whole schema"),
         (json!({ "$schema": "https://example.com/x" }), "/schemas/1", "meta-schema"),
         (json!(5), "/schemas/1", "boolean"),
@@ -279,6 +285,8 @@ fn counted_schemas_mean_what_they_meant() {
         ),
         (json!({ "x": { "minimum": 3 }, "$ref": "#/x" }), json!(2), false),
         (json!({ "$defs": { "x": { "$anchor": "x", "minimum": 3 } }, "$ref": "#x" }), json!(2), false),
+        (json!({ "$defs": { "a%b": { "minimum": 3 } }, "$ref": "#/$defs/a%25b" }), json!(2), false),
+        (json!({ "properties": { "enum": { "minimum": 3 } }, "$ref": "#/properties/enum" }), json!(2), false),
         (json!({ counted: "theirs", "minimum": 3 }), json!(4), true),
         (json!(false), json!(4), false),
     ] {
@@ -287,4 +295,12 @@ fn counted_schemas_mean_what_they_meant() {
         let plain = jsonschema::options().build(&schema).unwrap();
         assert_eq!(plain.is_valid(&payload), fits, "{schema} on {payload}");
     }
+}
+
+#[test]
+fn faults_do_not_show_how_a_schema_is_counted_and_are_told_once() {
+    let same = json!({ "properties": { "a": { "not": { "type": "integer" } } } });
+    let schema = json!({ "allOf": [same, same, { "minProperties": 1 }] });
+    let misfits = types(&[("1", schema)]).misfits(&event(None, r#"{"a":1}"#));
+    assert_eq!(misfits, [Misfit::new("/payload/a", "fits a schema that `not` rules out")]);
 }
