@@ -125,10 +125,15 @@ impl Clock {
         self.follow(reading.wall)
     }
 
-    /// Whether telling it this reading changes nothing but the time.
-    pub fn expects(&self, reading: &Reading) -> bool {
+    /// Moves on if this reading changes nothing but the time, and says whether it does.
+    pub fn pass(&mut self, reading: &Reading) -> bool {
         let passed = reading.up - self.up;
-        passed <= PAUSE_MAX && is_near(self.timeline.shown(self.at + passed), reading.wall)
+        let at = self.at + passed;
+        let expected = passed <= PAUSE_MAX && is_near(self.timeline.shown(at), reading.wall);
+        if expected {
+            (self.at, self.up) = (at, reading.up);
+        }
+        expected
     }
 
     /// Schedule time at the last reading.

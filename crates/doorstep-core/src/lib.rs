@@ -26,6 +26,7 @@ pub mod time;
 pub mod clock;
 pub mod dice;
 pub mod id;
+pub mod id_map;
 
 pub mod hints;
 pub mod outcome;

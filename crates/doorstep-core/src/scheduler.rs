@@ -24,14 +24,14 @@ mod shares;
 mod hosts;
 mod dispatch;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::delivery::{Delivery, Ordering, Settlement, Track};
 use crate::dice::Dice;
 use crate::gate::{Gate, GateState, Hold, Permit, Why};
 use crate::id::{DeliveryId, DestinationId};
+use crate::id_map::IdMap;
 use crate::outcome::Outcome;
 use crate::retry::{Charge, Decision};
 use crate::time::{Millis, Timestamp};
@@ -48,22 +48,20 @@ const RESTS_FOR: Millis = Millis::from_secs(1);
 /// Gates that are saved in one go at the end.
 const SAVED_PER_STOP: usize = 1_024;
 
-type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
-
 #[derive(Debug)]
 pub struct Scheduler {
     limits: SchedulerLimits,
     lanes: Vec<Option<Lane>>,
     free: Vec<LaneKey>,
-    by_destination: Map<DestinationId, LaneKey>,
+    by_destination: IdMap<DestinationId, LaneKey>,
     turns: Turns,
     timers: BTreeSet<(Timestamp, LaneKey)>,
     refill_queue: VecDeque<(LaneKey, Track)>,
     /// Who holds the slots of each track, and the lanes that wait for one.
     slots: Shares<2>,
-    refills: Map<Ticket, (DestinationId, Track)>,
+    refills: IdMap<Ticket, (DestinationId, Track)>,
     last_ticket: Ticket,
-    flights: Map<DeliveryId, Flight>,
+    flights: IdMap<DeliveryId, Flight>,
     in_flight_by_track: [usize; 2],
     hosts: Hosts,
     turn: u32,
@@ -115,14 +113,14 @@ impl Scheduler {
             limits,
             lanes: Vec::new(),
             free: Vec::new(),
-            by_destination: Map::default(),
+            by_destination: IdMap::default(),
             turns: Turns::default(),
             timers: BTreeSet::new(),
             refill_queue: VecDeque::new(),
             slots,
-            refills: Map::default(),
+            refills: IdMap::default(),
             last_ticket: Ticket(0),
-            flights: Map::default(),
+            flights: IdMap::default(),
             in_flight_by_track: [0, 0],
             hosts,
             turn: 0,

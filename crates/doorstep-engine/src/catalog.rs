@@ -1,6 +1,6 @@
 //! Who receives what: every tenant, destination and registered event type, in memory, as routing and sending need them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -10,6 +10,7 @@ use doorstep_core::destination::{Destination, DestinationSettings, Tenant};
 use doorstep_core::filter::work::{Evaluation, FilterLoad, OverBudget};
 use doorstep_core::filter::{Filter, Payload};
 use doorstep_core::id::{DestinationId, TenantId};
+use doorstep_core::id_map::IdMap;
 use doorstep_core::route::EventType;
 
 use crate::types::Types;
@@ -27,7 +28,7 @@ struct Inner {
     tenants: BTreeMap<TenantId, Arc<Tenant>>,
     destinations: BTreeMap<DestinationId, Arc<Destination>>,
     /// In the order of their IDs, so that an event's deliveries are numbered the same way each time.
-    by_tenant: HashMap<TenantId, BTreeMap<DestinationId, Arc<Destination>>>,
+    by_tenant: IdMap<TenantId, BTreeMap<DestinationId, Arc<Destination>>>,
 }
 
 impl Catalog {

@@ -104,8 +104,8 @@ impl Clock {
     fn with<T>(&self, look: impl FnOnce(&Schedule, Timestamp) -> T) -> T {
         let mut schedule = self.0.schedule.lock().unwrap_or_else(PoisonError::into_inner);
         let mut reading = (self.0.read)();
-        let change = if schedule.expects(&reading) {
-            schedule.tell(&reading)
+        let change = if schedule.pass(&reading) {
+            None
         } else {
             reading = careful(&self.0.read);
             let before = Arc::clone(schedule.timeline());
@@ -163,7 +163,7 @@ fn tell(change: &ClockChange) {
 
 fn wall() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-    let ms = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+    let ms = |span: Duration| i64::try_from(millis(span).0).unwrap_or(i64::MAX);
     Timestamp(since_epoch.map_or_else(|before| -ms(before.duration()), ms))
 }
 
@@ -178,10 +178,12 @@ fn machine() -> (impl Fn() -> Reading + Send + Sync + Clone + 'static, Option<St
 /// Counts the time that the machine is suspended too, where the system can.
 fn uptime() -> impl Fn() -> Millis + Send + Sync + Copy + 'static {
     let started = Instant::now();
-    move || {
-        let up = since_boot().unwrap_or_else(|| started.elapsed());
-        Millis(u64::try_from(up.as_millis()).unwrap_or(u64::MAX))
-    }
+    move || millis(since_boot().unwrap_or_else(|| started.elapsed()))
+}
+
+/// Read so often that 128 bits, as `as_millis` takes them, are felt.
+fn millis(span: Duration) -> Millis {
+    Millis(span.as_secs().saturating_mul(1_000).saturating_add(span.subsec_millis().into()))
 }
 
 #[cfg(target_os = "linux")]

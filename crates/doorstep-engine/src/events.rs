@@ -1,11 +1,12 @@
 //! Payloads on their way out: read from the store once, shared by all deliveries of an event, and bounded in memory.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use doorstep_core::event::Event;
 use doorstep_core::id::TenantId;
+use doorstep_core::id_map::IdMap;
 use doorstep_core::store::{Store, StoredEvent, Unreadable};
 
 use crate::unreadable::UnreadablePayloads;
@@ -32,7 +33,7 @@ impl std::fmt::Debug for Events {
 
 #[derive(Default)]
 struct Cache {
-    events: HashMap<u64, Arc<Event>>,
+    events: IdMap<u64, Arc<Event>>,
     /// Oldest first.
     order: VecDeque<u64>,
     bytes: usize,
@@ -113,12 +114,12 @@ impl Events {
         found
     }
 
-    async fn read(&self, seqs: Vec<u64>) -> HashMap<u64, StoredEvent> {
+    async fn read(&self, seqs: Vec<u64>) -> IdMap<u64, StoredEvent> {
         match self.store.events(seqs.clone()).await {
             Ok(read) => seqs.into_iter().zip(read).collect(),
             Err(fault) => {
                 tracing::error!(error = %fault, source = ?fault.source(), "events could not be read from the store; will retry");
-                HashMap::new()
+                IdMap::default()
             }
         }
     }

@@ -3,7 +3,6 @@
 //! One task owns the scheduler. It takes whatever has happened since, tells it all, and then does what follows in
 //! groups: one write, one read of the store, one look-up of events; each request is a task of its own.
 
-use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -14,6 +13,7 @@ use doorstep_core::engine::{Attempted, GateView, News};
 use doorstep_core::event::Event;
 use doorstep_core::gate::{GateChange, Hold};
 use doorstep_core::id::{DeliveryId, DestinationId};
+use doorstep_core::id_map::IdMap;
 use doorstep_core::outcome::Outcome;
 use doorstep_core::scheduler::{Command, DestinationPlan, Input, Scheduler, SchedulerLimits, Ticket};
 use doorstep_core::sender::{Parcel, SendFault, Sender, Sent};
@@ -160,7 +160,7 @@ pub fn start(parts: Parts) -> (Handle, JoinHandle<()>) {
         scheduler,
         inputs,
         handle: handle.clone(),
-        records: HashMap::new(),
+        records: IdMap::default(),
         next_sweep_at: Timestamp::default(),
         sweeping: false,
         drained: Vec::new(),
@@ -176,7 +176,7 @@ struct Run {
     inputs: mpsc::Receiver<Message>,
     handle: Handle,
     /// Records of requests whose settlement is about to be said.
-    records: HashMap<DeliveryId, Box<Record>>,
+    records: IdMap<DeliveryId, Box<Record>>,
     next_sweep_at: Timestamp,
     sweeping: bool,
     drained: Vec<oneshot::Sender<()>>,

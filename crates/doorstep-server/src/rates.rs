@@ -1,10 +1,10 @@
 //! Producers over their tenant's rate are told when to come back (G12). In memory, each process for itself.
 
-use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use doorstep_core::destination::Tenant;
 use doorstep_core::id::TenantId;
+use doorstep_core::id_map::IdMap;
 use doorstep_core::ingest_rate::{Bucket, IngestRate};
 use doorstep_core::time::{Millis, Timestamp};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -14,7 +14,7 @@ pub(crate) const RATE_POLICY: &str = "ingest";
 
 /// One bucket for each tenant that has a rate and has sent something.
 #[derive(Debug, Default)]
-pub(crate) struct Rates(Mutex<HashMap<TenantId, Bucket>>);
+pub(crate) struct Rates(Mutex<IdMap<TenantId, Bucket>>);
 
 /// Where a tenant stands, as it is told with each answer.
 #[derive(Clone, Copy, Debug)]

@@ -40,10 +40,14 @@ fn a_small_difference_is_neither_shown_nor_told() {
     let noted = clock.now();
     for (wall, shown) in [(NOON + 1_500, NOON), (NOON + 2_400, NOON), (NOON + 3_600, NOON + 600)] {
         let up = clock.up + Millis(1_000);
-        let expected = clock.expects(&Reading { wall: Timestamp(wall), up });
-        assert_eq!(clock.tell(&Reading { wall: Timestamp(wall), up }), None);
+        let reading = Reading { wall: Timestamp(wall), up };
+        let mut passed = clock.clone();
+        let expected = passed.pass(&reading);
+        let before = clock.clone();
+        assert_eq!(clock.tell(&reading), None);
         assert_eq!(clock.timeline().shown(noted), Timestamp(shown));
         assert_eq!(expected, shown == NOON);
+        assert_eq!(passed, if expected { clock.clone() } else { before }, "what is not expected is left to `tell`");
     }
 }
 

@@ -80,6 +80,10 @@ impl Timeline {
     }
 
     fn index(&self, at: Timestamp) -> usize {
+        // Nearly always it is now.
+        if self.stretches.last().is_some_and(|last| last.from <= at) {
+            return self.stretches.len() - 1;
+        }
         self.stretches.partition_point(|stretch| stretch.from <= at).saturating_sub(1)
     }
 }

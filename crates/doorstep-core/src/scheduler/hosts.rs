@@ -1,20 +1,22 @@
 //! The cap per receiving host, which many destinations may share (G10). A tenant may use all slots of a
 //! host but an eighth (at least one), which is for tenants that have no request there: one tenant's slow receivers do not shut others out.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
-use super::Map;
 use super::lane::LaneKey;
 use super::shares::Shares;
 use crate::id::TenantId;
+use crate::id_map::IdMap;
 
 #[derive(Debug)]
 pub(super) struct Hosts {
     max: Option<usize>,
     /// Hosts with requests out or lanes that wait.
-    hosts: Map<Arc<str>, Host>,
+    hosts: HashMap<Arc<str>, Host, BuildHasherDefault<DefaultHasher>>,
     /// Which host a lane waits for: it may have moved since.
-    waits_for: Map<LaneKey, Arc<str>>,
+    waits_for: IdMap<LaneKey, Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -25,7 +27,7 @@ struct Host {
 
 impl Hosts {
     pub(super) fn new(max: Option<usize>) -> Self {
-        Self { max, hosts: Map::default(), waits_for: Map::default() }
+        Self { max, hosts: HashMap::default(), waits_for: IdMap::default() }
     }
 
     /// Whether a lane of this tenant that has `in_flight` requests out may have another to this host.

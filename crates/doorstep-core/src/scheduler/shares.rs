@@ -10,9 +10,9 @@
 
 use std::collections::BTreeSet;
 
-use super::Map;
 use super::lane::LaneKey;
 use crate::id::TenantId;
+use crate::id_map::IdMap;
 
 /// `N` pools of slots. What a tenant holds counts in all of them; but its first slot of a pool it gets whatever it holds in the others.
 #[derive(Debug)]
@@ -22,13 +22,13 @@ pub(super) struct Shares<const N: usize> {
     /// Whether a tenant's limit falls as slots get short. Without it a tenant may hold all but the newcomers' share.
     even: bool,
     /// Those that hold slots or have lanes that wait.
-    tenants: Map<TenantId, Tenant<N>>,
+    tenants: IdMap<TenantId, Tenant<N>>,
     /// Tenants that hold slots, and their weights added up.
     n_holders: u64,
     weight_held: u64,
     /// Tenants with lanes that wait, by what they claim. Of those that claim as much, the one that has had the fewest goes first.
     claims: [BTreeSet<(Claim, u64, TenantId)>; N],
-    places: [Map<LaneKey, (TenantId, Place)>; N],
+    places: [IdMap<LaneKey, (TenantId, Place)>; N],
     last_place: u64,
     /// Where a tenant joins that was idle: it neither owes nor has saved anything.
     current_pass: [u64; N],
@@ -70,11 +70,11 @@ impl<const N: usize> Shares<N> {
         Self {
             slots,
             even: true,
-            tenants: Map::default(),
+            tenants: IdMap::default(),
             n_holders: 0,
             weight_held: 0,
             claims: std::array::from_fn(|_| BTreeSet::new()),
-            places: std::array::from_fn(|_| Map::default()),
+            places: std::array::from_fn(|_| IdMap::default()),
             last_place: 0,
             current_pass: [0; N],
         }

@@ -7,19 +7,19 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::Map;
 use super::lane::LaneKey;
 use crate::delivery::Track;
 use crate::id::TenantId;
+use crate::id_map::IdMap;
 
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    tenants: Map<TenantId, Tenant>,
+    tenants: IdMap<TenantId, Tenant>,
     /// Tenants with a lane whose turn could come, per track, by pass.
     ready: [BTreeSet<(u64, TenantId)>; 2],
     current: [u64; 2],
     /// Those of tenants whose weight is not 1.
-    weights: Map<TenantId, u32>,
+    weights: IdMap<TenantId, u32>,
 }
 
 #[derive(Debug, Default)]

@@ -1,6 +1,5 @@
 //! What every request to a destination has in common, read once and kept until the destination changes.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -10,6 +9,7 @@ use doorstep_core::custom_headers::{self, CustomHeaders};
 use doorstep_core::destination::Destination;
 use doorstep_core::event::Event;
 use doorstep_core::id::{AttemptId, DestinationId};
+use doorstep_core::id_map::IdMap;
 use doorstep_core::outcome::Fault;
 use doorstep_core::output::Output;
 use doorstep_core::signature::{ExtraStyle, Message, Secret, Signer};
@@ -70,7 +70,7 @@ pub(super) struct Target {
 
 /// All prepared destinations.
 #[derive(Debug, Default)]
-pub(super) struct Cache(Mutex<HashMap<DestinationId, Arc<Prepared>>>);
+pub(super) struct Cache(Mutex<IdMap<DestinationId, Arc<Prepared>>>);
 
 impl Cache {
     pub(super) fn get(

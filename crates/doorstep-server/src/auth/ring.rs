@@ -1,11 +1,11 @@
 //! Every key and portal session that is good for something, in memory: nobody waits for the store to be recognised.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use doorstep_core::api_key::{ApiKey, KeyHash};
 use doorstep_core::id::{KeyId, SessionId, TenantId};
+use doorstep_core::id_map::IdMap;
 use doorstep_core::portal::{PortalKey, PortalSession};
 use doorstep_core::reach::Reach;
 use doorstep_core::time::{Millis, Timestamp};
@@ -20,7 +20,7 @@ pub(crate) const TENANTS_PART: usize = 10;
 const NOTED_EVERY: Millis = Millis::from_mins(1);
 
 #[derive(Debug, Default)]
-pub(crate) struct KeyRing(RwLock<HashMap<KeyId, Arc<HeldKey>>>);
+pub(crate) struct KeyRing(RwLock<IdMap<KeyId, Arc<HeldKey>>>);
 
 #[derive(Debug)]
 pub(crate) struct HeldKey {
@@ -85,13 +85,13 @@ impl KeyRing {
         keys.values().filter_map(news).collect()
     }
 
-    fn write<T>(&self, write: impl FnOnce(&mut HashMap<KeyId, Arc<HeldKey>>) -> T) -> T {
+    fn write<T>(&self, write: impl FnOnce(&mut IdMap<KeyId, Arc<HeldKey>>) -> T) -> T {
         write(&mut self.0.write().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Sessions(RwLock<HashMap<SessionId, PortalSession>>);
+pub(crate) struct Sessions(RwLock<IdMap<SessionId, PortalSession>>);
 
 impl Sessions {
     pub(crate) fn put(&self, session: PortalSession) {
@@ -145,13 +145,13 @@ impl Sessions {
         self.get(id).is_some_and(|session| now < session.expires_at && matches!(session.key, PortalKey::Token { .. }))
     }
 
-    fn write<T>(&self, write: impl FnOnce(&mut HashMap<SessionId, PortalSession>) -> T) -> T {
+    fn write<T>(&self, write: impl FnOnce(&mut IdMap<SessionId, PortalSession>) -> T) -> T {
         write(&mut self.0.write().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 fn limit_reached<K, V>(
-    held: &mut HashMap<K, V>,
+    held: &mut IdMap<K, V>,
     max: usize,
     reach: Reach,
     tenant_of: impl Fn(&V) -> Option<TenantId>,
@@ -162,7 +162,7 @@ fn limit_reached<K, V>(
         Reach::Tenant(tenant_id) => (max / TENANTS_PART, Some(tenant_id)),
     };
     let counts = |one: &V| tenant_id.is_none() || tenant_of(one) == tenant_id;
-    let n = |held: &HashMap<K, V>| held.values().filter(|one| counts(one)).count();
+    let n = |held: &IdMap<K, V>| held.values().filter(|one| counts(one)).count();
     if n(held) >= max {
         held.retain(|_, one| !is_over(one));
     }

@@ -4,19 +4,19 @@ use std::fmt;
 use std::hash::Hasher;
 
 use doorstep_core::event::Event;
-use siphasher::sip128::{Hasher128, SipHasher24};
+use siphasher::sip128::{Hasher128, SipHasher13};
 use zeroize::Zeroizing;
 
 use super::{KeyId, Keyring, Place, SealError, fill};
 
-/// SipHash-2-4 with 128 bits: nobody without the key can make one that fits.
+/// SipHash-1-3 with 128 bits: nobody without the key can make one that fits.
 pub(crate) const DIGEST_LEN: usize = 16;
 const KEY_LEN: usize = 16;
 
 /// The key of all digests in a database. It is sealed with the master key, and the first event that has a digest with it: none
 /// can be taken away without a trace.
 pub(crate) struct DigestKey {
-    keyed: SipHasher24,
+    keyed: SipHasher13,
     from_seq: i64,
 }
 
@@ -46,7 +46,7 @@ impl DigestKey {
     }
 
     fn new(bytes: &[u8; KEY_LEN], from_seq: i64) -> Self {
-        Self { keyed: SipHasher24::new_with_key(bytes), from_seq }
+        Self { keyed: SipHasher13::new_with_key(bytes), from_seq }
     }
 
     /// Whether the event with this number was stored with a digest.

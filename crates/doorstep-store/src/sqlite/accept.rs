@@ -50,6 +50,9 @@ pub(super) const INSERT_DELIVERY: &str = "
 
 pub(super) const IS_DESTINATION: &str = "select tenant_id from destinations where id = ?1";
 
+/// Destinations that the writer knows without reading them.
+const DESTINATIONS_KEPT: usize = 100_000;
+
 impl Batch<'_> {
     pub(super) fn accept(&mut self, new: &NewEvent, now: Timestamp) -> Result<Written, Fault> {
         let used_for = match new.key {
@@ -246,6 +249,9 @@ impl Batch<'_> {
     pub(super) fn tenant_of(&mut self, id: DestinationId) -> Result<Option<TenantId>, Fault> {
         if let Some(known) = self.destinations.get(&id) {
             return Ok(*known);
+        }
+        if self.destinations.len() >= DESTINATIONS_KEPT {
+            self.destinations.clear();
         }
         let found = self.find(IS_DESTINATION, [id.0.to_be_bytes()], |row| Ok(TenantId(row::id(row, 0)?)))?;
         self.destinations.insert(id, found);

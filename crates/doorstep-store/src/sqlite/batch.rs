@@ -1,9 +1,10 @@
 //! One transaction: the writes of a batch, and what is counted along with them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use doorstep_core::id::{DestinationId, TenantId};
+use doorstep_core::id_map::IdMap;
 use doorstep_core::quota::Quota;
 use doorstep_core::store::{Ages, Purged, StoreError, Tally, Write, Written};
 use doorstep_core::time::Timestamp;
@@ -27,7 +28,8 @@ pub(super) struct Writer {
     counters: Counters,
     stretches: Stretches,
     event_stretches: Stretches,
-    tenant_keys: HashMap<TenantId, Arc<TenantKey>>,
+    tenant_keys: IdMap<TenantId, Arc<TenantKey>>,
+    destinations: IdMap<DestinationId, Option<TenantId>>,
     usages: Usages,
     reported_keys: HashSet<TenantId>,
     may_seal: bool,
@@ -80,7 +82,8 @@ impl Writer {
             counters,
             stretches: Stretches::default(),
             event_stretches: Stretches::default(),
-            tenant_keys: HashMap::new(),
+            tenant_keys: IdMap::default(),
+            destinations: IdMap::default(),
             usages: Usages::new(quota),
             reported_keys: HashSet::new(),
             may_seal,
@@ -125,6 +128,7 @@ impl Writer {
         self.stretches.forget();
         self.event_stretches.forget();
         self.tenant_keys.clear();
+        self.destinations.clear();
         self.usages.forget();
     }
 
@@ -145,7 +149,7 @@ impl Writer {
             usages: &mut self.usages,
             reported_keys: &mut self.reported_keys,
             may_seal: self.may_seal,
-            destinations: HashMap::new(),
+            destinations: &mut self.destinations,
             queued: BTreeMap::new(),
             minutes: BTreeMap::new(),
             erased: false,
@@ -179,14 +183,14 @@ pub(super) struct Batch<'a> {
     pub(super) counters: Counters,
     pub(super) stretches: &'a mut Stretches,
     pub(super) event_stretches: &'a mut Stretches,
-    pub(super) tenant_keys: &'a mut HashMap<TenantId, Arc<TenantKey>>,
+    pub(super) tenant_keys: &'a mut IdMap<TenantId, Arc<TenantKey>>,
     pub(super) usages: &'a mut Usages,
     /// Tenants whose key cannot be read, and of which that was said.
     pub(super) reported_keys: &'a mut HashSet<TenantId>,
     /// Events may be sealed: without it, nobody has to look.
     pub(super) may_seal: bool,
     /// Which of those that were asked for are there, and whose they are.
-    pub(super) destinations: HashMap<DestinationId, Option<TenantId>>,
+    pub(super) destinations: &'a mut IdMap<DestinationId, Option<TenantId>>,
     /// By how much their backlogs have grown.
     pub(super) queued: BTreeMap<DestinationId, i64>,
     minutes: BTreeMap<(Timestamp, DestinationId), Tally>,

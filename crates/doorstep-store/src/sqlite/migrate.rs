@@ -8,12 +8,13 @@ use thiserror::Error;
 use super::open::OpenError;
 
 /// Never changed once released; a change is a further step.
-const STEPS: [&str; 5] = [
+const STEPS: [&str; 6] = [
     include_str!("migrations/0001_start.sql"),
     include_str!("migrations/0002_quota.sql"),
     include_str!("migrations/0003_clock.sql"),
     include_str!("migrations/0004_unreadable.sql"),
     include_str!("migrations/0005_damage.sql"),
+    include_str!("migrations/0006_digest.sql"),
 ];
 
 /// Of somebody else's tables, so many are named.

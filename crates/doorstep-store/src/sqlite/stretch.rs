@@ -1,9 +1,9 @@
 //! Where an owner's deliveries are, roughly: which stretches of numbers to look at for those of a destination or a tenant.
 //! The same for a tenant's events.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
+use doorstep_core::id_map::IdMap;
 use rusqlite::params;
 
 use super::batch::Batch;
@@ -17,7 +17,7 @@ pub(super) const OF_OWNER: &str =
 
 /// The stretch that each owner was last seen in: most deliveries are in the same one as the owner's last.
 #[derive(Debug, Default)]
-pub(super) struct Stretches(HashMap<u128, i64>);
+pub(super) struct Stretches(IdMap<u128, i64>);
 
 /// How many owners are remembered.
 const OWNERS_MAX: usize = 100_000;

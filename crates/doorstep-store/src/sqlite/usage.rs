@@ -1,8 +1,9 @@
 //! What tenants take of the store, counted in the transaction that changes it (G12).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use doorstep_core::id::{DestinationId, TenantId};
+use doorstep_core::id_map::IdMap;
 use doorstep_core::quota::{Quota, QuotaExceeded, Usage};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -24,7 +25,7 @@ const TENANTS_KEPT: usize = 100_000;
 pub(super) struct Usages {
     /// Of tenants that have none of their own.
     default: Quota,
-    known: HashMap<TenantId, Known>,
+    known: IdMap<TenantId, Known>,
     /// Those that the transaction under way has changed.
     changed: BTreeSet<TenantId>,
 }
@@ -38,7 +39,7 @@ struct Known {
 
 impl Usages {
     pub(super) fn new(default: Quota) -> Self {
-        Self { default, known: HashMap::new(), changed: BTreeSet::new() }
+        Self { default, known: IdMap::default(), changed: BTreeSet::new() }
     }
 
     pub(super) fn forget(&mut self) {
