@@ -9,7 +9,7 @@ use doorstep_core::delivery::BehindDead;
 use doorstep_core::gate::{GateStatus, SuspensionReason, ThrottleReason, Why};
 use doorstep_core::outcome::{Class, Fault};
 use doorstep_core::output::{Format, PayloadMode};
-use doorstep_core::retry::DeadReason;
+use doorstep_core::retry::{BUILT_IN, DeadReason, PRESET_NAME_MAX};
 use doorstep_core::route::{EVENT_TYPE_LEN_MAX, PATTERNS_MAX};
 use doorstep_core::signature::ExtraStyle;
 use serde::Serialize;
@@ -157,10 +157,8 @@ shapes! {
         "propertyNames": {"type": "string", "pattern": "^[13-5][0-9]{2}$"},
         "additionalProperties": refer("ClassName"),
     });
-    /// How deliveries are retried: a preset's name, or an object. `cap_ms` is not less than `base_ms` (30 000 unless given).
-    Policy = policy(json!({"type": "string", "enum": ["standard", "patient", "brief"]}));
-    /// The policy that was given: a preset's name, which may be one that the operator has defined, or an object.
-    PolicyShown = policy(json!({"type": "string", "pattern": "^[a-z0-9_-]{1,64}$"}));
+    /// How deliveries are retried: a preset's name (`standard`, `patient`, `brief`, or one that the operator has defined) or an object. `cap_ms` is not less than `base_ms` (30 000 unless given).
+    Policy = policy();
     /// Which payloads: paths and tests, all of which have to hold. At most 50 tests, and five groups within each other.
     Filter = json!({
         "type": "object", "minProperties": 1, "example": {"data.amount": {"gte": 100}},
@@ -326,10 +324,10 @@ fn schedule() -> Value {
     schedule
 }
 
-fn policy(name: Value) -> Value {
+fn policy() -> Value {
     json!({
         "oneOf": [
-            name,
+            {"type": "string", "pattern": format!("^[a-z0-9_-]{{1,{PRESET_NAME_MAX}}}$"), "examples": BUILT_IN},
             strategy("exponential", json!({"base_ms": delay(), "cap_ms": delay()}), &["full", "equal", "decorrelated", "none"]),
             strategy("fixed", json!({"base_ms": delay()}), &["full", "equal", "none"]),
             schedule(),

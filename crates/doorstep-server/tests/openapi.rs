@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use doorstep_core::retry::{BUILT_IN, PRESET_NAME_MAX};
 use doorstep_core::search::{DeliveryFilter, EventFilter, Search};
 use doorstep_server::{openapi, router};
 use serde_json::Value;
@@ -166,6 +167,26 @@ fn events_are_described_in_every_form_that_they_are_taken_in() {
     let headers: BTreeSet<&str> = parameters.filter_map(|parameter| parameter["name"].as_str()).collect();
     for header in ["ce-specversion", "ce-id", "ce-source", "ce-type", "ce-subject", "ce-time", "ce-tenantid"] {
         assert!(headers.contains(header), "{header} is not described");
+    }
+}
+
+/// The operator's own presets are accepted by name, and the document does not know which there are.
+#[test]
+fn a_policy_is_described_as_any_name_that_a_preset_may_have_or_an_object() {
+    let document = document();
+    for body in ["NewDestination", "DestinationChange", "DestinationView", "DefaultsBody", "DefaultsView"] {
+        let schema = &document["components"]["schemas"][body]["properties"]["policy"];
+        let whole = serde_json::json!({"allOf": [schema], "components": document["components"]});
+        let validator = jsonschema::validator_for(&whole).unwrap();
+        let longest = "p".repeat(PRESET_NAME_MAX);
+        for fitting in BUILT_IN.into_iter().chain(["weekend", "our_own-2", &longest]) {
+            assert!(validator.is_valid(&fitting.into()), "{body}: {fitting}");
+        }
+        for misfit in ["", "Weekend", "week end", &format!("{longest}p")] {
+            assert!(!validator.is_valid(&misfit.into()), "{body}: {misfit}");
+        }
+        assert!(validator.is_valid(&serde_json::json!({"strategy": "fixed"})), "{body}");
+        assert!(!validator.is_valid(&serde_json::json!({"strategy": "eager"})), "{body}");
     }
 }
 

@@ -143,7 +143,7 @@ pub(crate) struct DefaultsBody {
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DefaultsView {
-    #[schema(value_type = Option<shape::PolicyShown>, required)]
+    #[schema(value_type = Option<shape::Policy>, required)]
     policy: Option<PolicySpec>,
     #[schema(required)]
     timeout_ms: Option<u64>,

@@ -44,7 +44,7 @@ pub(crate) struct DestinationView {
     event_types: TypePatterns,
     #[schema(value_type = Option<shape::Filter>, required)]
     filter: Option<Filter>,
-    #[schema(value_type = shape::PolicyShown)]
+    #[schema(value_type = shape::Policy)]
     policy: PolicySpec,
     #[schema(value_type = shape::StatusOverrides)]
     status_overrides: StatusOverrides,
