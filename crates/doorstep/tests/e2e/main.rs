@@ -23,6 +23,7 @@ mod schemathesis;
 mod idempotency;
 mod first_start;
 mod targets;
+mod connection_settings;
 mod hostile;
 mod drain;
 mod disk;

@@ -4,6 +4,7 @@ mod client;
 mod journal;
 mod judge;
 mod listener;
+mod name_server;
 mod receiver;
 mod server;
 #[path = "../shared/waiting.rs"]
@@ -15,6 +16,7 @@ pub(crate) use client::{Answer, Client, text};
 pub(crate) use journal::Journal;
 pub(crate) use judge::Judge;
 pub(crate) use listener::Listener;
+pub(crate) use name_server::NameServer;
 pub(crate) use receiver::{OK, Receiver, Request};
 pub(crate) use server::{Home, KEY, Server};
 pub(crate) use waiting::{PATIENCE, in_repository, skipped, until};

@@ -1,15 +1,13 @@
 //! Where nothing is ever sent to, however it is written and whatever DNS says (S4).
 
 use std::io::Write;
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::process::Command;
-use std::sync::{Arc, Mutex};
-use std::thread;
 
 use serde_json::json;
 
 use crate::answers::every;
-use crate::support::{Home, KEY, Receiver, Server, skipped, text};
+use crate::support::{Home, KEY, NameServer, Receiver, Server, skipped, text};
 
 /// Each forbidden range: its first and last address, and what lives in it.
 const FORBIDDEN_V4: &[&str] = &[
@@ -216,34 +214,6 @@ fn what_was_allowed_once_is_not_sent_to_when_it_no_longer_is() {
 const ALLOWED: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const DENIED: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
 
-/// Answers every question for IPv4 addresses with what is in `says`, not to be remembered.
-fn name_server(says: Arc<Mutex<Vec<Ipv4Addr>>>) -> Option<Ipv4Addr> {
-    let (address, socket) = (10..250).find_map(|n| {
-        let address = Ipv4Addr::new(127, 0, 53, n);
-        UdpSocket::bind((address, 53)).ok().map(|socket| (address, socket))
-    })?;
-    thread::spawn(move || {
-        let mut packet = [0; 1_500];
-        while let Ok((length, from)) = socket.recv_from(&mut packet) {
-            let mut end = 12;
-            while packet[end] != 0 {
-                end += 1 + usize::from(packet[end]);
-            }
-            let (question, is_a) = (&packet[12..end + 5], packet[end + 2] == 1);
-            assert!(question.len() + 12 <= length);
-            let addresses = if is_a { says.lock().unwrap().clone() } else { Vec::new() };
-            let n = u8::try_from(addresses.len()).unwrap();
-            let mut reply = [&packet[..2], &[0x81, 0x80, 0, 1, 0, n, 0, 0, 0, 0], question].concat();
-            for address in addresses {
-                reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4]);
-                reply.extend(address.octets());
-            }
-            socket.send_to(&reply, from).unwrap();
-        }
-    });
-    Some(address)
-}
-
 #[test]
 fn the_machines_own_addresses_are_refused_like_any_other() {
     // Nothing is sent: the system only says which address it would send from.
@@ -270,7 +240,7 @@ fn the_machines_own_addresses_are_refused_like_any_other() {
 }
 
 /// A server that asks this name server, by a view of the file system of its own; none where that is not permitted.
-fn server_asking(name_server: Ipv4Addr, home: &Home) -> Option<Server> {
+fn server_asking(name_server: IpAddr, home: &Home) -> Option<Server> {
     let resolv = home.path().join("resolv.conf");
     std::fs::write(&resolv, format!("nameserver {name_server}\n")).unwrap();
     let unshared = |script: &str| {
@@ -292,9 +262,9 @@ fn server_asking(name_server: Ipv4Addr, home: &Home) -> Option<Server> {
 #[test]
 fn a_name_that_changes_its_mind_leads_nowhere() {
     let home = Home::new();
-    let says = Arc::new(Mutex::new(vec![ALLOWED]));
-    let server = name_server(Arc::clone(&says)).and_then(|address| server_asking(address, &home));
-    let Some(server) = server else {
+    let names = (10..250).find_map(|n| NameServer::start_at((Ipv4Addr::new(127, 0, 53, n), 53)).ok());
+    let server = names.as_ref().and_then(|names| server_asking(names.address.ip(), &home));
+    let (Some(names), Some(server)) = (names, server) else {
         return skipped("a name server of one's own needs root and mount namespaces (the engine's own tests cover it)");
     };
     // Each request needs a new connection, and so a new answer.
@@ -310,18 +280,19 @@ fn a_name_that_changes_its_mind_leads_nowhere() {
     let settings = json!({"policy": every(20, 10)});
     let url = format!("http://hook.example:{port}/");
     let destination = text(&client.destination(&tenant, &url, settings), "id");
+    names.say(&[ALLOWED.into()]);
     let event = client.event(&tenant, json!({}));
     client.delivery_in(&destination, &event, "delivered");
     for denied in [vec![DENIED], vec![ALLOWED, DENIED], vec![DENIED, ALLOWED], vec![Ipv4Addr::new(169, 254, 169, 254)]]
     {
-        says.lock().unwrap().clone_from(&denied);
+        names.say(&denied.iter().copied().map(IpAddr::from).collect::<Vec<_>>());
         let event = client.event(&tenant, json!({}));
         let dead = client.delivery_in(&destination, &event, "dead");
         assert_eq!((&dead["reason"], &dead["attempt_count"]), (&json!("rejected"), &json!(5)), "{denied:?}");
         let errors = dead["attempts"].as_array().unwrap().iter().map(|attempt| attempt["error"].clone());
         assert!(errors.clone().all(|error| error == "address_blocked"), "{denied:?}: {:?}", errors.collect::<Vec<_>>());
     }
-    says.lock().unwrap().clone_from(&vec![ALLOWED]);
+    names.say(&[ALLOWED.into()]);
     let event = client.event(&tenant, json!({}));
     client.delivery_in(&destination, &event, "delivered");
     assert_eq!((receiver.n_connections(), canary.n_connections()), (2, 0));

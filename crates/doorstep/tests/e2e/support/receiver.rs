@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
 use super::Journal;
 
 pub(crate) const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
@@ -51,17 +53,19 @@ impl Receiver {
     ) -> Self {
         let requests = Arc::new(Journal::default());
         let heard = Arc::clone(&requests);
-        let mut receiver = Self::raw_at(address, move |stream| {
-            let mut stream = BufReader::new(stream);
-            while let Ok(request) = read_request(&mut stream) {
-                heard.push(request.clone());
-                if answer(stream.get_mut(), &request).is_err() {
-                    break;
-                }
-            }
+        let receiver = Self::raw_at(address, move |stream| converse(stream, &heard, &answer));
+        Self { requests, ..receiver }
+    }
+
+    /// One behind TLS that answers everything with 200.
+    pub(crate) fn secure(config: Arc<ServerConfig>) -> Self {
+        let requests = Arc::new(Journal::default());
+        let heard = Arc::clone(&requests);
+        let receiver = Self::raw(move |stream| {
+            let stream = StreamOwned::new(ServerConnection::new(Arc::clone(&config)).unwrap(), stream);
+            converse(stream, &heard, |peer, _| peer.write_all(OK));
         });
-        receiver.requests = requests;
-        receiver
+        Self { requests, ..receiver }
     }
 
     /// `serve` is handed each connection before anything was read from it.
@@ -91,8 +95,23 @@ impl Receiver {
         format!("http://{}{path}", self.address)
     }
 
+    pub(crate) fn secure_url(&self) -> String {
+        format!("https://{}/", self.address)
+    }
+
     pub(crate) fn n_connections(&self) -> usize {
         self.n_connections.load(Ordering::SeqCst)
+    }
+}
+
+/// Answers one request after the other, until the peer or `answer` has had enough.
+fn converse<S: io::Read>(stream: S, heard: &Journal<Request>, answer: impl Fn(&mut S, &Request) -> io::Result<()>) {
+    let mut stream = BufReader::new(stream);
+    while let Ok(request) = read_request(&mut stream) {
+        heard.push(request.clone());
+        if answer(stream.get_mut(), &request).is_err() {
+            break;
+        }
     }
 }
 

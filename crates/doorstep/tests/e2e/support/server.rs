@@ -50,10 +50,15 @@ impl Server {
     }
 
     pub(crate) fn start_with(home: &Home, options: &[&str]) -> Self {
+        Self::spawn(Self::command(home, options), home)
+    }
+
+    /// What would start it, for those who need it to be different, or not to start.
+    pub(crate) fn command(home: &Home, options: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_doorstep"));
         command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(home.data()).args(options);
         command.env_clear().env("DOORSTEP_ADMIN_KEY", KEY);
-        Self::spawn(command, home)
+        command
     }
 
     /// Starts what was put together, and waits until it is ready.
