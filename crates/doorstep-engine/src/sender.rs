@@ -78,6 +78,15 @@ pub struct SenderSettings {
     pub body_bytes_max: Option<usize>,
 }
 
+impl SenderSettings {
+    /// Whether there can be a sender with them. Must be called inside a runtime.
+    pub fn check(&self) -> Result<(), SetupFault> {
+        Resolver::new(&self.dns, false).map_err(|fault| SetupFault::Dns(fault.into()))?;
+        Tls::new(&self.roots, self.tls_min).map_err(SetupFault::Roots)?;
+        Ok(())
+    }
+}
+
 /// How long each phase of a request may take; the destination's timeout bounds all of them together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
@@ -149,9 +158,9 @@ pub enum SendFault {
 /// Why there can be no sender.
 #[derive(Debug, Error)]
 pub enum SetupFault {
-    #[error("the machine's DNS configuration cannot be used; check /etc/resolv.conf")]
+    #[error("the machine's DNS configuration cannot be used: check /etc/resolv.conf, or set dns_servers")]
     Dns(#[source] Box<dyn std::error::Error + Send + Sync>),
-    #[error("no certificates to trust; install the system's CA certificates, or give some")]
+    #[error("the machine has no certificate authorities to trust: install its CA certificates, or set tls_ca_file")]
     Roots(#[source] rustls::Error),
 }
 

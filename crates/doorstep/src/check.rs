@@ -1,5 +1,6 @@
 //! `doorstep check`: whether the server could start here, and if not, what to do; and with `--deep`, whether all data is sound.
 
+mod connections;
 mod deep;
 
 use std::fmt::Write as _;
@@ -57,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         None => "no file; the environment, flags and defaults".to_owned(),
     };
     let mut findings = vec![Finding { check: "configuration", result: Verdict::Ok, detail: read }];
-    findings.extend(if args.deep { deep::look(&loaded.config)? } else { look(&loaded.config) });
+    findings.extend(if args.deep { deep::look(&loaded.config)? } else { look(&loaded.config)? });
     output::print(&shown(&findings, args.json))?;
     match findings.iter().filter(|finding| finding.result == Verdict::Fail).count() {
         0 => Ok(()),
@@ -65,7 +66,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-fn look(config: &Config) -> Vec<Finding> {
+fn look(config: &Config) -> Result<Vec<Finding>, Failure> {
     let metrics = config.metrics_listen.map(|address| port("metrics", address, "--metrics-listen"));
     let mut findings = vec![
         data_dir(&config.data_dir),
@@ -78,7 +79,8 @@ fn look(config: &Config) -> Vec<Finding> {
         clock(Clock::start().wall()),
     ];
     findings.extend(metrics);
-    findings
+    findings.extend(connections::look(config)?);
+    Ok(findings)
 }
 
 /// Nothing in it is touched: an older server's data must not be brought up to date by a look at it.

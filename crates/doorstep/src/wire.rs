@@ -1,5 +1,7 @@
 //! The parts, put together: store, engine and API.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +26,7 @@ use doorstep_engine::ingest::Ingest;
 use doorstep_engine::maintain::{self, Retention};
 use doorstep_engine::resolve::{DnsSettings, NameServers};
 use doorstep_engine::run::{self, Handle, Parts};
-use doorstep_engine::sender::{Roots, Sender, SenderSettings};
+use doorstep_engine::sender::{ROOTS_BYTES_MAX, Roots, Sender, SenderSettings};
 use doorstep_engine::timekeeper;
 use doorstep_engine::writer::Writer;
 use doorstep_server::auth::KeyHash;
@@ -141,30 +143,49 @@ fn address_rules(config: &Config) -> anyhow::Result<AddressRules> {
     })
 }
 
-fn sender_settings(config: &Config, public_url: String) -> anyhow::Result<SenderSettings> {
+/// What the sender is set up with. `doorstep check` asks for it too, to find out what would stop the start.
+pub(crate) fn sender_settings(config: &Config, public_url: String) -> anyhow::Result<SenderSettings> {
     let servers = match config.dns_servers.as_slice() {
         [] => NameServers::System,
         servers => NameServers::These(servers.to_vec()),
     };
-    let extra = config.tls_ca_file.as_ref().map(|path| {
-        let pem = std::fs::read(path).with_context(|| format!("cannot read tls_ca_file {}", path.display()))?;
-        Roots::read(&pem).with_context(|| format!("tls_ca_file {} cannot be used", path.display()))
-    });
-    let roots = match (extra.transpose()?, config.tls_system_roots) {
-        (None, true) => Roots::System,
-        (Some(extra), true) => Roots::SystemAnd(extra),
-        (Some(only), false) => Roots::Only(only),
-        (None, false) => anyhow::bail!("tls_system_roots is false, so no certificate is trusted: set tls_ca_file too"),
-    };
     Ok(SenderSettings {
         public_url,
-        roots,
+        roots: roots(config)?,
         tls_min: config.tls_min_version,
         deadlines: config.deadlines(),
         body_bytes_max: Some(config.response_body_max_bytes),
         dns: DnsSettings { servers, ..DnsSettings::default() },
         ..SenderSettings::default()
     })
+}
+
+fn roots(config: &Config) -> anyhow::Result<Roots> {
+    let extra = match config.tls_ca_file.as_deref() {
+        None => None,
+        Some(path) => {
+            let shown = path.display();
+            let pem = read_up_to(path, ROOTS_BYTES_MAX).map_err(|fault| {
+                let advice = "name a file that this user can read, or leave the setting out";
+                anyhow::anyhow!("tls_ca_file {shown} cannot be read: {fault}; {advice}")
+            })?;
+            let read = Roots::read(&pem);
+            Some(read.map_err(|fault| anyhow::anyhow!("tls_ca_file {shown} cannot be used: {fault}"))?)
+        }
+    };
+    Ok(match (extra, config.tls_system_roots) {
+        (None, true) => Roots::System,
+        (Some(extra), true) => Roots::SystemAnd(extra),
+        (Some(only), false) => Roots::Only(only),
+        (None, false) => anyhow::bail!("tls_system_roots is false, so no certificate is trusted: set tls_ca_file too"),
+    })
+}
+
+/// A byte more than `max` at most: enough to see that it is too long. The path may lead to something without end.
+fn read_up_to(path: &Path, max: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(max as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// What readiness checks and people are told of for as long as this process runs.

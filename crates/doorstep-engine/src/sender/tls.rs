@@ -97,9 +97,9 @@ pub enum TlsFault {
     NoCertificateForKey,
     #[error("{KEY} and {CERTIFICATE} do not belong together: {0}")]
     Mismatch(String),
-    #[error("{0} holds what is not a certificate: {1}")]
+    #[error("{0} holds what is not a certificate, which has to be taken out: {1}")]
     BadRoot(&'static str, String),
-    #[error("{FILE} is longer than {ROOTS_BYTES_MAX} bytes")]
+    #[error("{FILE} is longer than {ROOTS_BYTES_MAX} bytes; leave some certificates out")]
     RootsTooLong,
     #[error("{FILE} holds more than {ROOTS_MAX} certificates; leave some out")]
     TooManyRoots,

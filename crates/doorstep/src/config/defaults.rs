@@ -66,6 +66,10 @@ pub(super) fn contradictions(config: &Config) -> Vec<String> {
         faults
             .push(format!("default_policy is `{given}`, and there is no such policy: use one of {}", names.join(", ")));
     }
+    if !config.tls_system_roots && config.tls_ca_file.is_none() {
+        let advice = "set tls_ca_file too, or leave tls_system_roots out";
+        faults.push(format!("tls_system_roots is `false`, so no receiver's certificate would be trusted: {advice}"));
+    }
     let pairs = [
         ("default_timeout_ms", config.default_timeout_ms.0, "timeout_max_ms", config.timeout_max_ms.0),
         ("default_concurrency", config.default_concurrency.into(), "concurrency_max", config.concurrency_max.into()),

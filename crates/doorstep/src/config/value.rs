@@ -126,9 +126,10 @@ const DNS_SERVERS_MAX: usize = 8;
 pub(super) fn dns_servers(text: &str) -> Result<Vec<SocketAddr>, String> {
     let server = |item: &str| {
         let alone = item.parse::<IpAddr>().map(|address| SocketAddr::new(address, DNS_PORT));
-        alone
-            .or_else(|_| item.parse())
-            .map_err(|_| format!("`{item}` is no name server; use 192.0.2.53 or [2001:db8::53]:5353"))
+        let server = alone.or_else(|_| item.parse::<SocketAddr>()).ok();
+        let server =
+            server.filter(|server| server.port() != 0 && !server.ip().is_multicast() && !server.ip().is_unspecified());
+        server.ok_or_else(|| format!("`{item}` is no name server; use 192.0.2.53 or [2001:db8::53]:5353"))
     };
     let items = text.split([',', ' ']).filter(|item| !item.is_empty());
     let servers = items.map(server).collect::<Result<Vec<_>, _>>()?;

@@ -1,8 +1,9 @@
 //! The operator's settings for connections to receivers: whom to trust, which name servers to ask, how long to wait, how much to keep.
 
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 
@@ -206,4 +207,99 @@ fn of_a_response_body_as_much_is_kept_as_configured() {
             assert_eq!(found, (*kept, &json!(is_cut)), "{limit}: {attempt}");
         }
     }
+}
+
+/// What `doorstep check` says of TLS and of name servers, and its exit code.
+fn checked(home: &Home, options: &[&str], env: &[(&str, &Path)]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_doorstep"));
+    command.args(["check", "--listen", "127.0.0.1:0", "--data-dir"]).arg(home.data()).args(options);
+    let output = command.current_dir(home.path()).env_clear().envs(env.iter().copied()).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8(said).unwrap();
+    let about = said
+        .lines()
+        .filter(|line| ["TLS", "name servers", "dns_servers", "tls_"].iter().any(|word| line.contains(word)));
+    (output.status.code(), about.collect::<Vec<_>>().join("\n"))
+}
+
+#[test]
+fn a_check_names_the_setting_and_the_file_that_connections_cannot_be_made_with() {
+    let (home, authority, names) = (Home::new(), Authority::new(), NameServer::start());
+    // The port of a name server that has gone.
+    let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let machines = authority.file(&home, "machines.pem");
+    authority.file(&home, "good.pem");
+    std::fs::write(home.path().join("empty.pem"), "").unwrap();
+    let mut broken = authority.pem.clone();
+    broken.replace_range(40..60, &"A".repeat(20));
+    std::fs::write(home.path().join("broken.pem"), broken).unwrap();
+    let answering = names.address.to_string();
+    let cases: &[(&[&str], i32, &str)] = &[
+        (
+            &[],
+            0,
+            "ok    TLS             TLS 1.2 or 1.3; trusts the machine's certificate authorities\nok    name servers    the machine's",
+        ),
+        (
+            &["--tls-ca-file", "good.pem", "--tls-min-version", "1.3"],
+            0,
+            "TLS 1.3; trusts the machine's certificate authorities, and good.pem (certificates: 1)",
+        ),
+        (
+            &["--tls-ca-file", "good.pem", "--tls-system-roots", "false"],
+            0,
+            "TLS 1.2 or 1.3; trusts good.pem alone (certificates: 1)",
+        ),
+        (
+            &["--tls-ca-file", "missing.pem"],
+            1,
+            "FAIL  TLS             tls_ca_file missing.pem cannot be read: No such file or directory (os error 2); name a file that this user can read",
+        ),
+        (
+            &["--tls-ca-file", "empty.pem"],
+            1,
+            "FAIL  TLS             tls_ca_file empty.pem cannot be used: the file holds no certificate: give PEM",
+        ),
+        (
+            &["--tls-ca-file", "broken.pem"],
+            1,
+            "FAIL  TLS             tls_ca_file broken.pem cannot be used: the file holds what is not a certificate, which has to be taken out",
+        ),
+        (
+            &["--tls-ca-file", "/dev/zero"],
+            1,
+            "FAIL  TLS             tls_ca_file /dev/zero cannot be used: the file is longer than 4194304 bytes; leave some certificates out",
+        ),
+        (
+            &["--tls-system-roots", "false"],
+            3,
+            "tls_system_roots is `false`, so no receiver's certificate would be trusted: set tls_ca_file too",
+        ),
+        (&["--dns-servers", &answering], 0, "ok    name servers    all of dns_servers answer"),
+        (&["--dns-servers", &closed], 0, "warn  name servers    of dns_servers, these do not answer: 127.0.0.1:"),
+        (
+            &["--dns-servers", "ns.example"],
+            3,
+            "dns_servers is `ns.example` (--dns-servers): `ns.example` is no name server; use 192.0.2.53",
+        ),
+        (
+            &["--dns-servers", "192.0.2.53:0"],
+            3,
+            "dns_servers is `192.0.2.53:0` (--dns-servers): `192.0.2.53:0` is no name server",
+        ),
+    ];
+    for (options, code, told) in cases {
+        let (ended, said) = checked(&home, options, &[("SSL_CERT_FILE", &machines)]);
+        assert_eq!(ended, Some(*code), "{options:?}: {said}");
+        assert!(said.contains(told), "{options:?}: {said}");
+    }
+    let nothing = home.path().join("empty.pem");
+    let (ended, said) = checked(&home, &[], &[("SSL_CERT_FILE", &nothing), ("SSL_CERT_DIR", &home.data())]);
+    assert_eq!(ended, Some(1), "{said}");
+    assert!(said.contains("FAIL  TLS             the machine has no certificate authorities to trust: install its CA certificates, or set tls_ca_file"), "{said}");
+    assert!(!home.data().exists(), "a look makes nothing");
+
+    let refused = Server::command(&home, &["--tls-ca-file", "missing.pem"]).current_dir(home.path()).output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("tls_ca_file missing.pem cannot be read: No such file"), "{said}");
 }
