@@ -16,7 +16,7 @@ use doorstep_core::destination::{
     Destination, DestinationSecrets, DestinationSettings, SigningSecret, Tenant, TlsSettings,
 };
 use doorstep_core::dice::SeededDice;
-use doorstep_core::engine::{Accepted, Engine as _, EngineFault};
+use doorstep_core::engine::{Accepted, Engine as _, EngineFault, News};
 use doorstep_core::event::Event;
 use doorstep_core::gate::GateLimits;
 use doorstep_core::id::{AttemptId, DestinationId, EventId, TenantId};
@@ -47,9 +47,11 @@ use http_body_util::{BodyExt, Empty};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{broadcast, mpsc};
 
 const SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+/// More than any test makes.
+const NEWS_KEPT: usize = 1_024;
 pub(crate) const TENANT: TenantId = TenantId(1);
 
 pub(crate) fn verifying_key() -> VerifyingKey {
@@ -69,6 +71,8 @@ pub(crate) struct Engine {
     pub(crate) clock: Clock,
     pub(crate) desk: Desk,
     pub(crate) writer: Writer,
+    /// What the engine tells whoever watches.
+    pub(crate) news: broadcast::Sender<News>,
     run_task: tokio::task::JoinHandle<()>,
     writer_task: tokio::task::JoinHandle<()>,
 }
@@ -98,6 +102,7 @@ impl Engine {
         let (writer, writer_task) = Writer::start(Arc::clone(&store), clock.clone());
         let catalog = Arc::new(Catalog::default());
         let events = Arc::new(Events::new(Arc::clone(&store)));
+        let news = broadcast::Sender::new(NEWS_KEPT);
         let (run, run_task) = run::start(Parts {
             store: Arc::clone(&store),
             sender: Arc::clone(&sender),
@@ -107,7 +112,7 @@ impl Engine {
             clock: clock.clone(),
             dice: Box::new(chance::dice().unwrap()),
             limits: SchedulerLimits::default(),
-            news: tokio::sync::broadcast::channel(16).0,
+            news: news.clone(),
         });
         run::adopt_all(store.as_ref(), &catalog, &run).await.unwrap();
         let ingest = Ingest {
@@ -121,7 +126,7 @@ impl Engine {
         };
         let consents = Consents::start(&ingest, Arc::clone(&sender), Box::new(SeededDice::new(1)));
         let desk = Desk::new(ingest, sender, consents, rules);
-        Self { store, run, clock, desk, writer, run_task, writer_task }
+        Self { store, run, clock, desk, writer, news, run_task, writer_task }
     }
 
     pub(crate) async fn add(&self, destination: Destination) -> DestinationId {
