@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::failure::{Exit, Failure};
+use crate::secret_source::{ADMIN_KEY, API_KEY};
 
 /// A server that is there answers within this.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -23,8 +24,11 @@ pub(crate) struct Args {
     /// Where the server is
     #[arg(long, value_name = "URL", env = "DOORSTEP_URL", default_value = "http://127.0.0.1:8080")]
     server: Url,
-    /// API key, better given as DOORSTEP_API_KEY: others can read arguments. DOORSTEP_ADMIN_KEY counts too
-    #[arg(long, value_name = "KEY", env = "DOORSTEP_API_KEY", hide_env_values = true)]
+    /// File that holds the API key, or - for standard input [env: DOORSTEP_API_KEY, DOORSTEP_API_KEY_FILE, or those of DOORSTEP_ADMIN_KEY]
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<String>,
+    /// Known only to be refused with a reason
+    #[arg(long, hide = true, allow_hyphen_values = true)]
     key: Option<String>,
 }
 
@@ -36,9 +40,12 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn of(args: &Args) -> Result<Self, Failure> {
-        let key = args.key.clone().or_else(|| std::env::var("DOORSTEP_ADMIN_KEY").ok()).ok_or_else(|| {
-            Failure::said(Exit::Auth, "no key: give --key, or set DOORSTEP_API_KEY or DOORSTEP_ADMIN_KEY")
-        })?;
+        let given = API_KEY.read(args.key.as_deref(), args.key_file.as_deref())?;
+        let key = match given {
+            Some(key) => Some(key),
+            None => ADMIN_KEY.in_environment()?,
+        };
+        let key = key.ok_or_else(|| Failure::said(Exit::Auth, format!("no API key: {}", API_KEY.advice())))?;
         Self::new(args.server.clone(), key)
     }
 

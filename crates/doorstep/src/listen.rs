@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 
 use crate::failure::{Exit, Failure};
 use crate::rate::Rate;
+use crate::secret_source::LISTEN;
 use crate::share::Share;
 use crate::{runtime, span};
 use manners::{Manners, Misdeed};
@@ -33,9 +34,12 @@ pub(crate) struct Args {
     /// Address
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     host: IpAddr,
-    /// Verify signatures with this secret (whsec_…) or public key (whpk_…); may be repeated
-    #[arg(long, value_name = "KEY", env = "DOORSTEP_LISTEN_SECRET", hide_env_values = true, value_delimiter = ',')]
+    /// Verify signatures with this secret (whsec_…) or public key (whpk_…); may be repeated. Other users of the machine can read it: --secret-file or a variable is better
+    #[arg(long, value_name = "KEY", value_delimiter = ',')]
     secret: Vec<String>,
+    /// File with such secrets, separated by commas or lines, or - for standard input [env: DOORSTEP_LISTEN_SECRET, DOORSTEP_LISTEN_SECRET_FILE]
+    #[arg(long, value_name = "FILE", conflicts_with = "secret")]
+    secret_file: Option<String>,
     /// Agree to be sent to when asked (OPTIONS of the CloudEvents handshake): so many requests per minute, or * for any number
     #[arg(long, value_name = "N", value_parser = read_consent)]
     consent: Option<String>,
@@ -84,7 +88,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    let receiver = Receiver::new(keys(&args.secret)?, manners(&args), style(&args), args.count, args.consent.clone());
+    let (keys, warning) = (keys(&args)?, warning(&args.secret));
+    let receiver = Receiver::new(keys, manners(&args), style(&args), args.count, args.consent.clone());
     let address = SocketAddr::new(args.host, args.port);
     runtime::run(args.threads, async move {
         let asked = runtime::asked_to_end()?;
@@ -97,7 +102,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         let listener = TcpListener::bind(address)
             .await
             .with_context(|| format!("cannot listen on {address}: choose another --port or --host"))?;
-        serve::serve(listener, receiver, end).await
+        serve::serve(listener, receiver, warning, end).await
     })
 }
 
@@ -133,10 +138,20 @@ fn style(args: &Args) -> Style {
 }
 
 /// By hand, because clap would repeat a wrong secret.
-fn keys(secrets: &[String]) -> Result<Vec<VerifyingKey>, Failure> {
-    let key =
-        |secret: &String| secret.parse().map_err(|fault| Failure::said(Exit::Usage, format!("--secret: {fault}")));
-    secrets.iter().filter(|secret| !secret.is_empty()).map(key).collect()
+fn keys(args: &Args) -> Result<Vec<VerifyingKey>, Failure> {
+    let (from, secrets) = match args.secret.as_slice() {
+        [] => ("the secret", LISTEN.read(None, args.secret_file.as_deref())?.unwrap_or_default()),
+        given => ("--secret", given.join(",")),
+    };
+    let key = |secret: &str| secret.parse().map_err(|fault| Failure::said(Exit::Usage, format!("{from}: {fault}")));
+    secrets.split([',', '\n']).map(str::trim).filter(|secret| !secret.is_empty()).map(key).collect()
+}
+
+/// A public key is no secret.
+fn warning(arguments: &[String]) -> Option<String> {
+    let is_secret = |key: &String| !key.is_empty() && !key.starts_with("whpk_");
+    let told = || format!("warning: other users of this machine can read --secret: {}", LISTEN.advice());
+    arguments.iter().any(is_secret).then(told)
 }
 
 fn read_consent(text: &str) -> Result<String, String> {

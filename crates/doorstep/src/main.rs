@@ -15,6 +15,7 @@ mod serve;
 mod check;
 mod rotate_master;
 mod listen;
+mod secret_source;
 mod client;
 mod send;
 mod tail;

@@ -9,12 +9,16 @@ use serde_json::{Map, Value};
 use crate::ctl::{given, moment};
 use crate::failure::{Exit, Failure};
 use crate::output;
+use crate::secret_source::SIGNING;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The signing secret: whsec_…, or whsk_… for Ed25519
-    #[arg(long, env = "DOORSTEP_SIGNING_SECRET", hide_env_values = true)]
-    secret: String,
+    /// File that holds the signing secret (whsec_…, or whsk_… for Ed25519), or - for standard input [env: DOORSTEP_SIGNING_SECRET, DOORSTEP_SIGNING_SECRET_FILE]
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<String>,
+    /// Known only to be refused with a reason
+    #[arg(long, hide = true, allow_hyphen_values = true)]
+    secret: Option<String>,
     /// The event's ID
     #[arg(long, default_value = "evt_test")]
     id: String,
@@ -33,7 +37,10 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let secret: Secret = args.secret.parse().map_err(|fault| Failure::new(Exit::Usage, anyhow::Error::new(fault)))?;
+    let secret = SIGNING.read(args.secret.as_deref(), args.secret_file.as_deref())?;
+    let secret =
+        secret.ok_or_else(|| Failure::said(Exit::Usage, format!("no signing secret: {}", SIGNING.advice())))?;
+    let secret: Secret = secret.parse().map_err(|fault| Failure::new(Exit::Usage, anyhow::Error::new(fault)))?;
     let body = given::bytes(&args.body)?;
     let message = Message { id: &args.id, at: args.timestamp.unwrap_or_else(moment::now), body: &body };
     let signer = Signer::new(vec![secret], BTreeSet::new()).map_err(|fault| Failure::new(Exit::Usage, fault))?;

@@ -9,13 +9,17 @@ use serde_json::json;
 
 use crate::ctl::{given, moment};
 use crate::failure::{Exit, Failure};
+use crate::secret_source::SIGNING;
 use crate::{output, span};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What the receiver verifies with: whsec_…, or whpk_… for Ed25519
-    #[arg(long, env = "DOORSTEP_SIGNING_SECRET", hide_env_values = true)]
-    secret: String,
+    /// File that holds what the receiver verifies with (whsec_…, or whpk_… for Ed25519), or - for standard input [env: DOORSTEP_SIGNING_SECRET, DOORSTEP_SIGNING_SECRET_FILE]
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<String>,
+    /// Known only to be refused with a reason
+    #[arg(long, hide = true, allow_hyphen_values = true)]
+    secret: Option<String>,
     /// The request's headers, one `name: value` per line or a JSON object: text, @FILE, or - for standard input
     #[arg(long, value_name = "HEADERS")]
     headers: String,
@@ -50,12 +54,12 @@ impl Request {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    if args.headers == "-" && args.body == "-" {
-        return Err(Failure::said(Exit::Usage, "headers and body cannot both come from standard input"));
-    }
+    let secret = SIGNING.read(args.secret.as_deref(), args.secret_file.as_deref())?;
+    let secret =
+        secret.ok_or_else(|| Failure::said(Exit::Usage, format!("no signing secret: {}", SIGNING.advice())))?;
     let headers = headers(&String::from_utf8_lossy(&given::bytes(&args.headers)?));
     let request = Request { headers, body: given::bytes(&args.body)? };
-    let refused = judge(&request, &args.secret, args.now.unwrap_or_else(moment::now), args.tolerance).err();
+    let refused = judge(&request, &secret, args.now.unwrap_or_else(moment::now), args.tolerance).err();
     if args.json {
         output::print(&format!("{}\n", json!({"ok": refused.is_none(), "reason": refused})))?;
     } else if refused.is_none() {

@@ -222,6 +222,32 @@ fn signatures_are_verified_with_any_of_the_secrets() {
 }
 
 #[test]
+fn a_secret_comes_from_a_file_and_one_in_an_argument_is_warned_of() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let other = "whsec_BBECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+    std::fs::write(file.path(), format!("{other}\n{SECRET}\n")).unwrap();
+    let public = "whpk_A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg=";
+    let path = file.path().to_str().unwrap();
+    for (options, is_warned) in
+        [(["--secret-file", path], false), (["--secret", public], false), (["--secret", SECRET], true)]
+    {
+        let mut listener = Listener::start(&[&["--json"], &options[..]].concat());
+        if options[1] != public {
+            assert_eq!(listener.post(&signed(SECRET, "evt_1", "{}"), "{}").status, 200);
+            assert_eq!(listener.post(&signed(SECRET, "evt_1", "{}"), "{ }").status, 401);
+        }
+        let id = listener.process.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        let mut rest = String::new();
+        listener.stderr.read_to_string(&mut rest).unwrap();
+        let warning =
+            "warning: other users of this machine can read --secret: set DOORSTEP_LISTEN_SECRET, or name a file";
+        assert_eq!(rest.contains(warning), is_warned, "{options:?}: {rest}");
+        assert!(!rest.contains(SECRET), "{rest}");
+    }
+}
+
+#[test]
 fn a_wrong_secret_is_refused_without_repeating_it() {
     let run = Command::new(env!("CARGO_BIN_EXE_doorstep")).args(["listen", "--secret", "hunter2"]).output().unwrap();
     assert_eq!(run.status.code(), Some(2));

@@ -15,7 +15,15 @@ pub(super) struct Environment {
 pub(super) const PREFIX: &str = "DOORSTEP_";
 const CONFIG: &str = "DOORSTEP_CONFIG";
 /// Read by other commands than `serve`.
-const OTHERS: [&str; 4] = ["DOORSTEP_URL", "DOORSTEP_API_KEY", "DOORSTEP_LISTEN_SECRET", "DOORSTEP_SIGNING_SECRET"];
+const OTHERS: [&str; 7] = [
+    "DOORSTEP_URL",
+    "DOORSTEP_API_KEY",
+    "DOORSTEP_API_KEY_FILE",
+    "DOORSTEP_LISTEN_SECRET",
+    "DOORSTEP_LISTEN_SECRET_FILE",
+    "DOORSTEP_SIGNING_SECRET",
+    "DOORSTEP_SIGNING_SECRET_FILE",
+];
 /// Read by the build and the tests of the web pages.
 const WEB_PREFIX: &str = "DOORSTEP_WEB";
 

@@ -206,6 +206,7 @@ fn variables_of_other_commands_and_of_kubernetes_are_left_alone() {
     let env = [
         ("DOORSTEP_URL", "http://x"),
         ("DOORSTEP_API_KEY", "k"),
+        ("DOORSTEP_API_KEY_FILE", "key"),
         ("DOORSTEP_LISTEN_SECRET", "whsec_"),
         ("DOORSTEP_SIGNING_SECRET", "whsec_"),
         ("DOORSTEP_WEB_DIST", "dist"),

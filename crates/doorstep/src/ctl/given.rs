@@ -1,18 +1,20 @@
 //! What is given on the command line: text, `@FILE`, or `-` for standard input.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Read;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use serde_json::{Map, Value};
 
 use crate::failure::{Exit, Failure};
 
+/// A file with a secret is no longer than this.
+const SECRET_BYTES_MAX: u64 = 64 * 1024;
+
 pub(crate) fn bytes(given: &str) -> Result<Vec<u8>, Failure> {
     if given == "-" {
-        let mut bytes = Vec::new();
-        std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
-        return Ok(bytes);
+        return standard_input(u64::MAX);
     }
     match given.strip_prefix('@') {
         Some(path) => Ok(fs::read(path).with_context(|| format!("cannot read {path}"))?),
@@ -20,10 +22,43 @@ pub(crate) fn bytes(given: &str) -> Result<Vec<u8>, Failure> {
     }
 }
 
+/// Standard input can be read for one thing alone: whoever came second would take it for empty.
+fn standard_input(max: u64) -> Result<Vec<u8>, Failure> {
+    static IS_READ: AtomicBool = AtomicBool::new(false);
+    if IS_READ.swap(true, Ordering::SeqCst) {
+        return Err(Failure::said(
+            Exit::Usage,
+            "only one thing can come from standard input (-): give the other in a file",
+        ));
+    }
+    let mut bytes = Vec::new();
+    std::io::stdin().lock().take(max).read_to_end(&mut bytes).context("cannot read standard input")?;
+    Ok(bytes)
+}
+
 /// A secret from a file, or `-` for standard input: on the command line, the list of processes would have it.
-pub(super) fn secret(file: &str) -> Result<String, Failure> {
-    let given = if file == "-" { file.to_owned() } else { format!("@{file}") };
-    let text = String::from_utf8(bytes(&given)?).with_context(|| format!("{file} is not UTF-8"))?;
+pub(crate) fn secret(file: &str) -> Result<String, Failure> {
+    if file == "-" { text_of(standard_input(SECRET_BYTES_MAX + 1)?, "standard input") } else { secret_in(file) }
+}
+
+/// The same from a file, whatever its name.
+pub(crate) fn secret_in(path: &str) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    let file = File::open(path).with_context(|| format!("cannot read {path}"))?;
+    file.take(SECRET_BYTES_MAX + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {path}"))?;
+    text_of(bytes, path)
+}
+
+fn text_of(secret: Vec<u8>, from: &str) -> Result<String, Failure> {
+    if secret.len() as u64 > SECRET_BYTES_MAX {
+        return Err(Failure::said(
+            Exit::Usage,
+            format!("{from} holds more than {SECRET_BYTES_MAX} bytes, which is no secret"),
+        ));
+    }
+    // The error would repeat what was read.
+    let text =
+        String::from_utf8(secret).map_err(|_| Failure::said(Exit::Usage, format!("{from} is not UTF-8 text")))?;
     Ok(text.trim_end_matches(['\n', '\r']).to_owned())
 }
 

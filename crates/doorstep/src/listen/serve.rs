@@ -30,6 +30,7 @@ use super::seen::{REMEMBERED_MAX, Seen};
 use super::signature::Signature;
 use super::tally::Tally;
 use crate::failure::Failure;
+use crate::output;
 
 /// So many connections are open at once; more wait in the kernel's queue.
 const CONNECTIONS_MAX: u32 = 1_024;
@@ -97,10 +98,15 @@ impl Receiver {
 pub(super) async fn serve(
     listener: TcpListener,
     receiver: Arc<Receiver>,
+    warning: Option<String>,
     end: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
     let address = listener.local_addr().context("cannot tell the address that is listened on")?;
     receiver.tell(&format!("listening on http://{address}")).context("cannot say where we listen")?;
+    // Programs expect the address in the first line.
+    if let Some(warning) = warning {
+        output::note(&format!("{warning}\n"));
+    }
 
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX as usize));
     let (ending, ends) = watch::channel(false);

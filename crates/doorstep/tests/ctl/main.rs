@@ -8,4 +8,5 @@ mod support;
 mod about;
 mod apply;
 mod resources;
+mod secret_sources;
 mod signatures;

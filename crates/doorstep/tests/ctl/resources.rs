@@ -268,10 +268,12 @@ fn what_was_changed_since_it_was_seen_is_not_deleted() {
 #[test]
 fn programs_are_told_a_failure_as_a_line_of_json() {
     let server = Server::start();
+    std::fs::write(server.directory.path().join("wrong"), "wrong\n").unwrap();
     for (words, code, member, told) in [
         (&["tenants", "get", "ten_nonsense", "--json"][..], 4, "code", "not_found"),
         (&["tenants", "create", "", "--json"], 1, "/errors/0/pointer", "/name"),
-        (&["tenants", "list", "--key", "wrong", "--json"], 5, "code", "unauthorized"),
+        (&["tenants", "list", "--key-file", "wrong", "--json"], 5, "code", "unauthorized"),
+        (&["tenants", "list", "--key", "wrong", "--json"], 2, "code", "usage"),
         (&["tenants", "list", "--server", "http://127.0.0.1:9", "--json"], 7, "code", "unreachable"),
         (&["dest", "create", "--data", "{", "--url", NOWHERE, "--json"], 2, "code", "usage"),
         (&["send", "a.b", "--tenant", "ten_nonsense", "--json"], 1, "code", "invalid_request"),
@@ -365,9 +367,10 @@ fn a_secret_of_ones_own_comes_from_a_file_and_links_have_a_key_of_their_own() {
 #[test]
 fn failures_have_the_promised_numbers() {
     let server = Server::start();
+    std::fs::write(server.directory.path().join("wrong"), "wrong\n").unwrap();
     for (words, code, told) in [
         (&["tenants", "get", "ten_nonsense"][..], 4, ""),
-        (&["tenants", "list", "--key", "wrong"], 5, ""),
+        (&["tenants", "list", "--key-file", "wrong"], 5, ""),
         (&["dest", "create", "--url", NOWHERE], 4, "doorstep tenants create"),
         (&["dest", "create", "--header", "x"], 2, "is not a header"),
         (&["deliveries", "list", "--created-after", "soon"], 2, "`soon` is not a time"),
@@ -386,5 +389,5 @@ fn failures_have_the_promised_numbers() {
         assert_eq!(ran.ended(code), "", "{words:?}");
         assert!(ran.told().contains(told), "{words:?}: {}", ran.told());
     }
-    assert!(run(&["tenants", "list"], &[], ".").told().contains("no key"));
+    assert!(run(&["tenants", "list"], &[], ".").told().contains("no API key"));
 }

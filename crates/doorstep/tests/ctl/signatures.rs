@@ -12,7 +12,9 @@ fn what_was_signed_verifies_and_what_was_changed_says_why() {
     let at = dir.path().to_str().unwrap();
     fs::write(dir.path().join("body"), "{\"a\":1}").unwrap();
     fs::write(dir.path().join("changed"), "{\"a\": 1}").unwrap();
-    let words = ["sign", "--secret", SECRET, "--id", "evt_1", "--timestamp", "1700000000", "--body", "@body"];
+    fs::write(dir.path().join("secret"), format!("{SECRET}\n")).unwrap();
+    fs::write(dir.path().join("bare"), "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+    let words = ["sign", "--secret-file", "secret", "--id", "evt_1", "--timestamp", "1700000000", "--body", "@body"];
     let signed = run(&words, &[], at);
     assert!(signed.ok().starts_with("webhook-id: evt_1\nwebhook-timestamp: 1700000000\nwebhook-signature: v1,"));
     fs::write(dir.path().join("headers"), signed.ok()).unwrap();
@@ -32,7 +34,7 @@ fn what_was_signed_verifies_and_what_was_changed_says_why() {
         ("@changed", &then[..], "fits the body as compact JSON"),
         ("@body", &["--now", "1700000400"], "too old by 100 s"),
         ("@body", &["--now", "1700000400", "--tolerance", "10s"], "too old by 390 s"),
-        ("@body", &["--now", "1700000000", "--secret", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"], "with `whsec_` in front"),
+        ("@body", &["--now", "1700000000", "--secret-file", "bare"], "with `whsec_` in front"),
         ("@body", &["--now", "1700000000", "--headers", "webhook-id: x"], "cannot be used multiple times"),
     ] {
         let ran = verify(body, more);

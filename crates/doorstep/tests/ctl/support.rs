@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::running::Running;
 
-const KEY: &str = "a-key-for-these-tests-and-nothing-else";
+pub(crate) const KEY: &str = "a-key-for-these-tests-and-nothing-else";
 
 /// The real binary on a port and a directory of its own.
 pub(crate) struct Server {
@@ -53,9 +53,17 @@ impl Server {
 
 /// Runs a command, with no variables but these and nothing on standard input.
 pub(crate) fn run(words: &[&str], env: &[(&str, &str)], at: &str) -> Ran {
+    run_reading(words, env, at, "")
+}
+
+/// The same with this on standard input.
+pub(crate) fn run_reading(words: &[&str], env: &[(&str, &str)], at: &str, input: &str) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_doorstep"));
-    let command = command.args(words).current_dir(at).env_clear().envs(env.iter().copied());
-    Ran { words: words.join(" "), output: command.stdin(Stdio::null()).output().unwrap() }
+    command.args(words).current_dir(at).env_clear().envs(env.iter().copied());
+    let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Whoever reads nothing may have ended already.
+    let _ = process.stdin.take().unwrap().write_all(input.as_bytes());
+    Ran { words: words.join(" "), output: process.wait_with_output().unwrap() }
 }
 
 /// What came of a command.
