@@ -2,6 +2,7 @@
 
 use doorstep_core::destination::DestinationSecrets;
 use doorstep_core::id::{DestinationId, TenantId};
+use thiserror::Error;
 use zeroize::Zeroizing;
 
 use super::fault::Fault;
@@ -18,28 +19,41 @@ pub(super) fn seal(
     secrets: &DestinationSecrets,
 ) -> Result<Vec<u8>, Fault> {
     let mut clear = Zeroizing::new(Vec::with_capacity(SECRETS_BYTES));
-    serde_json::to_writer(&mut *clear, secrets).map_err(|error| unreadable(&error))?;
+    serde_json::to_writer(&mut *clear, secrets).map_err(|error| Fault::unreadable(WHAT)(place(&error).into()))?;
     Ok(keys.seal(Place::Destination(tenant_id, id), &clear))
 }
 
-/// The reverse of [`seal`].
+/// The reverse of [`seal`]. The server does not start with what cannot be opened, so the fault names the destination and what to do.
 pub(super) fn unseal(
     keys: &Keyring,
     (tenant_id, id): (TenantId, DestinationId),
     sealed: &[u8],
 ) -> Result<DestinationSecrets, Fault> {
-    let clear = keys.open(Place::Destination(tenant_id, id), sealed);
-    let clear = clear.map_err(|error| Fault::unreadable(WHAT)(error.into()))?;
-    read(&clear)
+    let clear = keys.open(Place::Destination(tenant_id, id), sealed).map_err(|error| error.to_string());
+    let secrets = clear.and_then(|clear| read(&clear));
+    secrets.map_err(|why| Fault::unreadable(WHAT)(UnreadableSecrets { tenant_id, id, why }.into()))
 }
 
-fn read(clear: &[u8]) -> Result<DestinationSecrets, Fault> {
-    serde_json::from_slice(clear).map_err(|error| unreadable(&error))
+fn read(clear: &[u8]) -> Result<DestinationSecrets, String> {
+    serde_json::from_slice(clear).map_err(|error| place(&error))
 }
 
 /// Where, but not what: the error's own words may repeat a secret.
-fn unreadable(error: &serde_json::Error) -> Fault {
-    Fault::unreadable(WHAT)(format!("column {}", error.column()).into())
+fn place(error: &serde_json::Error) -> String {
+    format!("column {}", error.column())
+}
+
+/// The row is named by its key too, since nobody can tell it from the ID.
+#[derive(Debug, Error)]
+#[error(
+    "{id} of {tenant_id}: {why}; restore its row from a backup, or delete it (delete from destinations where id = x'{:032x}') and make \
+     the destination anew",
+    id.0
+)]
+struct UnreadableSecrets {
+    tenant_id: TenantId,
+    id: DestinationId,
+    why: String,
 }
 
 #[cfg(test)]

@@ -198,3 +198,40 @@ fn a_directory_that_cannot_be_used_is_told_in_plain_words() {
     assert!(String::from_utf8_lossy(&deep.stderr).contains("checking payloads: 0 of 0"), "it shows how far it is");
     stop(Server::start(&home));
 }
+
+/// With something queued for the destination, and another destination beside it.
+#[test]
+fn a_destination_whose_secrets_were_damaged_is_named_with_what_to_do() {
+    let home = Home::new();
+    let (server, listener) = (Server::start(&home), Listener::start(&[]));
+    let mut client = server.client();
+    let tenant = client.tenant();
+    let sound = text(&client.destination(&tenant, &listener.url("/"), json!({})), "id");
+    let damaged = text(&client.destination(&tenant, &listener.url("/"), json!({})), "id");
+    client.tell(&damaged, "pause");
+    let held = client.event(&tenant, json!({}));
+    client.delivery_in(&sound, &held, "delivered");
+    stop(server);
+    // Sealed for one destination, and moved to another.
+    let moved = "update destinations set secrets = (select secrets from destinations order by id limit 1)";
+    assert_eq!(database(&home).execute(moved, []).unwrap(), 2);
+
+    let said = refused(&home);
+    for part in [&damaged, &tenant, "it was damaged, changed, or moved", "restore its row from a backup, or delete it"]
+    {
+        assert!(said.contains(part), "{part} is not in: {said}");
+    }
+    assert!(!said.contains(&sound), "{said}");
+    let deep = check_deep(&home);
+    let found = String::from_utf8(deep.stdout).unwrap();
+    assert!(found.contains(&format!("{damaged}: a destination's secrets cannot be read")), "{found}");
+
+    let (_, statement) = said.split_once("or delete it (").unwrap();
+    let (statement, _) = statement.split_once(')').unwrap();
+    assert_eq!(database(&home).execute(statement, []).unwrap(), 1, "{statement}");
+    let server = Server::start(&home);
+    let mut client = server.client();
+    let event = client.event(&tenant, json!({}));
+    client.delivery_in(&sound, &event, "delivered");
+    client.get(&format!("/v1/destinations/{damaged}")).expect(404);
+}
