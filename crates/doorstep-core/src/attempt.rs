@@ -1,10 +1,14 @@
 //! One request of a delivery: what went over the wire and what came back.
 
+mod headers;
+
 use bytes::Bytes;
 
 use crate::id::AttemptId;
 use crate::outcome::Fault;
 use crate::time::{Millis, Timestamp};
+
+pub use headers::KeptHeaders;
 
 /// A request as it is kept beside its delivery. Signatures and secret headers are left out before it gets here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,8 +19,8 @@ pub struct Attempt {
     pub started_at: Timestamp,
     pub timings: Timings,
     pub answer: Answer,
-    pub request_headers: Vec<(String, String)>,
-    pub response_headers: Vec<(String, String)>,
+    pub request_headers: KeptHeaders,
+    pub response_headers: KeptHeaders,
     /// The beginning of the answer's body.
     pub response_body: Bytes,
     pub response_truncated: bool,
@@ -25,13 +29,13 @@ pub struct Attempt {
 impl Attempt {
     /// Bytes of what was said on either side.
     pub fn content_bytes(&self) -> usize {
-        let headers = self.request_headers.iter().chain(&self.response_headers);
-        self.response_body.len() + headers.map(|(name, value)| name.len() + value.len()).sum::<usize>()
+        self.response_body.len() + self.request_headers.len() + self.response_headers.len()
     }
 
     /// That it was made, and what came of it; nothing of what was said.
     pub fn without_captured(self) -> Self {
-        Self { request_headers: Vec::new(), response_headers: Vec::new(), response_body: Bytes::new(), ..self }
+        let none = KeptHeaders::default;
+        Self { request_headers: none(), response_headers: none(), response_body: Bytes::new(), ..self }
     }
 }
 

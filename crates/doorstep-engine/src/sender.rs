@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use doorstep_core::address::AddressRules;
-use doorstep_core::attempt::{Answer, Attempt, Timings};
+use doorstep_core::attempt::{Answer, Attempt, KeptHeaders, Timings};
 use doorstep_core::clock::Now;
 use doorstep_core::custom_headers::HeaderFault;
 use doorstep_core::delivery::Delivery;
@@ -255,7 +255,7 @@ impl Sender {
                 Sent { attempt: attempt(answer, prepared::shown_answer(&headers), body), outcome, detail: None }
             }
             Err(NoAnswer { fault, detail, resend: _ }) => {
-                let attempt = attempt(Answer::Fault(fault), vec![], Kept::default());
+                let attempt = attempt(Answer::Fault(fault), KeptHeaders::default(), Kept::default());
                 Sent { attempt, outcome: Outcome::from_fault(fault), detail: Some(detail) }
             }
         })

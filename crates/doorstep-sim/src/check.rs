@@ -12,6 +12,8 @@ use crate::world::{Failure, Report, World};
 
 /// Equal tenants are served at least this evenly.
 pub const JAIN_MIN: f64 = 0.95;
+/// One seed in so many is also a trial of fairness.
+const FAIRNESS_EVERY: u64 = 8;
 
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
@@ -33,9 +35,12 @@ pub fn check(seed: u64, traced: bool) -> Result<Report, Box<Failure>> {
         let words = words.or_else(|| panic.downcast_ref::<&str>().map(|words| (*words).to_owned()));
         Err(failed(format!("it panicked: {}", words.unwrap_or_default())))
     })?;
-    let jain = fairness::jain_index(seed);
-    if jain < JAIN_MIN {
-        return Err(failed(format!("tenants of equal weight are served unevenly: Jain's index is {jain:.3}")));
+    // That takes twice as long as a world.
+    if seed.is_multiple_of(FAIRNESS_EVERY) {
+        let jain = fairness::jain_index(seed);
+        if jain < JAIN_MIN {
+            return Err(failed(format!("tenants of equal weight are served unevenly: Jain's index is {jain:.3}")));
+        }
     }
     Ok(report)
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use doorstep_core::address::{AddressRules, TargetHost, TargetUrl};
+use doorstep_core::attempt::KeptHeaders;
 use doorstep_core::consent;
 use doorstep_core::custom_headers::{self, CustomHeaders};
 use doorstep_core::destination::Destination;
@@ -258,37 +259,30 @@ fn hushed(text: String) -> HeaderValue {
 }
 
 /// The headers of a request as people may see them: no signature, and none of what a destination keeps as a secret.
-pub(super) fn shown_request(headers: &HeaderMap, destination: &Destination) -> Vec<(String, String)> {
+pub(super) fn shown_request(headers: &HeaderMap, destination: &Destination) -> KeptHeaders {
     let custom = |name: &str| destination.secrets.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
     let hidden = |name: &str| custom(name) || name.contains("signature") || custom_headers::is_sensitive(name);
     shown(headers, hidden)
 }
 
 /// The headers of an answer as people may see them. Bytes that are no text are replaced.
-pub(super) fn shown_answer(headers: &HeaderMap) -> Vec<(String, String)> {
+pub(super) fn shown_answer(headers: &HeaderMap) -> KeptHeaders {
     shown(headers, custom_headers::is_sensitive)
 }
 
 /// In their order, as long as they fit into what is kept.
-fn shown(headers: &HeaderMap, hidden: impl Fn(&str) -> bool) -> Vec<(String, String)> {
-    let text = |name: &str, value: &HeaderValue| match hidden(name) {
-        true => MASK.to_owned(),
-        false => text_of(value.as_bytes()),
-    };
+fn shown(headers: &HeaderMap, hidden: impl Fn(&str) -> bool) -> KeptHeaders {
+    let bytes = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
     let mut room = HEADER_BYTES_KEPT;
-    let mut shown = Vec::with_capacity(headers.len());
+    let mut shown = KeptHeaders::with_capacity(bytes.min(room), headers.len());
     for (name, value) in headers {
-        let header = (name.as_str().to_owned(), text(name.as_str(), value));
-        let Some(left) = room.checked_sub(header.0.len() + header.1.len()) else { break };
+        let name = name.as_str();
+        let value = if hidden(name) { MASK.as_bytes() } else { value.as_bytes() };
+        let Some(left) = room.checked_sub(name.len() + value.len()) else { break };
         room = left;
-        shown.push(header);
+        shown.push(name, value);
     }
     shown
-}
-
-/// Nearly all is text, and to make sure of that is much faster than to look for what is not.
-fn text_of(bytes: &[u8]) -> String {
-    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes).into_owned(), str::to_owned)
 }
 
 #[cfg(test)]
@@ -301,13 +295,13 @@ mod tests {
         for n in 0..100 {
             headers.append("x-long", HeaderValue::try_from(format!("{n:0>500}")).unwrap());
         }
-        let kept = shown_answer(&headers);
+        let kept = shown_answer(&headers).pairs();
         let bytes: usize = kept.iter().map(|(name, value)| name.len() + value.len()).sum();
         assert!(bytes <= HEADER_BYTES_KEPT && HEADER_BYTES_KEPT - bytes < 506, "{bytes}");
         assert!(kept.iter().enumerate().all(|(n, (_, value))| *value == format!("{n:0>500}")));
         headers.clear();
         headers.insert("x-longest", HeaderValue::try_from("x".repeat(60_000)).unwrap());
-        assert_eq!(shown_answer(&headers), []);
+        assert!(shown_answer(&headers).is_empty());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use doorstep_core::attempt::{Answer, Attempt};
+use doorstep_core::attempt::{Answer, Attempt, KeptHeaders};
 use doorstep_core::id::AttemptId;
 use doorstep_core::outcome::Fault;
 use serde::Serialize;
@@ -95,9 +95,9 @@ impl AttemptView {
                 first_byte_ms: timings.first_byte.map(|span| span.0),
                 total_ms: timings.total.0,
             },
-            request: Some(MessageHead { headers: headers(attempt.request_headers) }),
+            request: Some(MessageHead { headers: headers(&attempt.request_headers) }),
             response: Some(ResponseView {
-                headers: headers(attempt.response_headers),
+                headers: headers(&attempt.response_headers),
                 body,
                 body_base64,
                 truncated: attempt.response_truncated,
@@ -111,6 +111,6 @@ impl AttemptView {
     }
 }
 
-fn headers(pairs: Vec<(String, String)>) -> Vec<HeaderView> {
-    pairs.into_iter().map(|(name, value)| HeaderView { name, value }).collect()
+fn headers(kept: &KeptHeaders) -> Vec<HeaderView> {
+    kept.pairs().into_iter().map(|(name, value)| HeaderView { name, value }).collect()
 }

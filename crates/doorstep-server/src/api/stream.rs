@@ -256,8 +256,8 @@ mod tests {
             started_at: Timestamp(0),
             timings,
             answer: Answer::Status(200),
-            request_headers: vec![],
-            response_headers: vec![],
+            request_headers: Default::default(),
+            response_headers: Default::default(),
             response_body: Bytes::new(),
             response_truncated: false,
         };

@@ -178,8 +178,8 @@ impl World {
             started_at: now,
             timings: Timings::default(),
             answer: Answer::Status(429),
-            request_headers: vec![("x-asked".to_owned(), "1".to_owned())],
-            response_headers: vec![("x-answered".to_owned(), "2".to_owned())],
+            request_headers: [("x-asked", "1")].into_iter().collect(),
+            response_headers: [("x-answered", "2")].into_iter().collect(),
             response_body: "too fast".into(),
             response_truncated: false,
         };

@@ -121,7 +121,8 @@ pub fn what_was_captured_of_attempts_goes_with_the_payload(subject: &mut dyn Sub
     let settled = |delivery: &Delivery, at| settle(delivery, RETRY, BehindDead::Skip, at);
     let said = |id: u128| {
         let history = ask(subject.store().delivery(Reach::All, DeliveryId(id))).expect("it is there");
-        let said = |attempt: &Attempt| (attempt.number, attempt.request_headers.len(), attempt.response_body.len());
+        let said =
+            |attempt: &Attempt| (attempt.number, attempt.request_headers.pairs().len(), attempt.response_body.len());
         history.attempts.iter().map(said).collect::<Vec<_>>()
     };
     one(subject, settled(&made[0], NOW));

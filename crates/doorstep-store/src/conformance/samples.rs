@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use doorstep_core::api_key::{ApiKey, KeyHash, OldSecret, Scope};
-use doorstep_core::attempt::{Answer, Attempt, Timings};
+use doorstep_core::attempt::{Answer, Attempt, KeptHeaders, Timings};
 use doorstep_core::audit::{Action, Actor, AuditEntry, AuditOutcome};
 use doorstep_core::consent::{Consent, Leave, Verification};
 use doorstep_core::delivery::{BehindDead, Delivery, Ordering, Settlement};
@@ -163,8 +163,8 @@ pub fn attempt(number: u32, answer: Answer, started_at: Timestamp) -> Attempt {
             total: Millis(100 + u64::from(number)),
         },
         answer,
-        request_headers: vec![("webhook-id".to_owned(), "event-1".to_owned())],
-        response_headers: Vec::new(),
+        request_headers: [("webhook-id", "event-1")].into_iter().collect(),
+        response_headers: KeptHeaders::default(),
         response_body: Bytes::from_static(b"\0no"),
         response_truncated: number % 2 == 1,
     }

@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::accept::IS_DESTINATION;
 use super::batch::Batch;
-use super::fault::Fault;
+use super::fault::{DamagedRow, Fault};
 use super::mandate::may_see;
 use super::row;
 use super::seal::{seal, unseal};
@@ -200,9 +200,14 @@ pub(super) fn from(after: Option<u128>) -> Vec<u8> {
 
 fn stored(row: &Row<'_>, keys: &Keyring) -> Result<StoredDestination, Fault> {
     let blob = |at: usize| -> rusqlite::Result<&[u8]> { Ok(row.get_ref(at)?.as_blob()?) };
-    let settings: DestinationSettings = row::read_json("a destination's settings", blob(3)?)?;
     let (gate, consent): (Option<Vec<u8>>, Option<Vec<u8>>) = (row.get(7)?, row.get(9)?);
     let (id, tenant_id) = (DestinationId(row::id(row, 0)?), TenantId(row::id(row, 1)?));
+    let damaged =
+        |row: DamagedRow, what| move |why: serde_json::Error| row.fault(what, (tenant_id, id), why.to_string());
+    let settings: DestinationSettings =
+        serde_json::from_slice(blob(3)?).map_err(damaged(DamagedRow::Destination, "a destination's settings"))?;
+    let consent = consent.map(|consent| serde_json::from_slice(&consent)).transpose();
+    let gate = gate.map_or(Ok(GateState::default()), |gate| serde_json::from_slice(&gate));
     Ok(StoredDestination {
         destination: Destination {
             id,
@@ -212,9 +217,9 @@ fn stored(row: &Row<'_>, keys: &Keyring) -> Result<StoredDestination, Fault> {
             created_at: Timestamp(row.get(5)?),
             updated_at: Timestamp(row.get(6)?),
             version: row.get::<_, i64>(2)?.cast_unsigned(),
-            consent: consent.map(|consent| row::read_json("a consent", &consent)).transpose()?,
+            consent: consent.map_err(damaged(DamagedRow::Consent, "a consent"))?,
         },
-        gate: gate.map_or(Ok(GateState::default()), |gate| row::read_json("a gate", &gate))?,
+        gate: gate.map_err(damaged(DamagedRow::Gate, "a gate"))?,
         has_backlog: row.get(8)?,
     })
 }

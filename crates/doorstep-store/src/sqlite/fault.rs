@@ -1,5 +1,6 @@
 //! What SQLite says, in the words of the seam.
 
+use doorstep_core::id::{DestinationId, TenantId};
 use doorstep_core::store::StoreError;
 use rusqlite::ErrorCode;
 use thiserror::Error;
@@ -47,6 +48,30 @@ impl Fault {
             cause = error.source();
         }
         text
+    }
+}
+
+/// A row of a destination without which the server does not start: it could not know where to send, or whether somebody has paused it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum DamagedRow {
+    Destination,
+    Gate,
+    Consent,
+}
+
+impl DamagedRow {
+    /// Names the destination and what to do. The row is named by its key, since nobody can tell that from the ID.
+    pub(super) fn fault(self, what: &'static str, (tenant_id, id): (TenantId, DestinationId), why: String) -> Fault {
+        let (from, then) = match self {
+            Self::Destination => ("destinations where id", "and make the destination anew"),
+            Self::Gate => ("gates where destination_id", "and pause the destination again if it was paused"),
+            Self::Consent => ("consents where destination_id", "and have the receiver asked again"),
+        };
+        let key = id.0;
+        let told = format!(
+            "{id} of {tenant_id}: {why}; restore its row from a backup, or delete it (delete from {from} = x'{key:032x}') {then}"
+        );
+        Fault::unreadable(what)(told.into())
     }
 }
 

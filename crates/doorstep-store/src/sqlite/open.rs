@@ -267,6 +267,14 @@ impl DataDir {
                 "data is missing since an earlier start: {missing}. {LOSS_ADVICE}"
             );
         }
+        match found {
+            Found::Nothing | Found::Unreadable if counts != Counts::default() => tracing::warn!(
+                file = count_file::FILE,
+                "the count of commits is missing or damaged: whether the database has lost something since the last stop cannot be \
+                 told; it is counted anew from here on"
+            ),
+            Found::Nothing | Found::Unreadable | Found::Record(_) => {}
+        }
         let check = match found {
             Found::Record(record) if record.closed => None,
             Found::Nothing if counts == Counts::default() => None,

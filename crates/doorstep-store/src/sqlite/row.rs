@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use doorstep_core::attempt::{Answer, Attempt, Timings};
+use doorstep_core::attempt::{Answer, Attempt, KeptHeaders, Timings};
 use doorstep_core::delivery::{Delivery, OrderingSlot, Track};
 use doorstep_core::event::{CloudAttributes, Event};
 use doorstep_core::id::{AttemptId, DeliveryId, DestinationId, EventId, TenantId};
@@ -123,8 +123,8 @@ pub(super) fn attempt(row: &Row<'_>) -> rusqlite::Result<Attempt> {
             total: millis(row.get(9)?),
         },
         answer,
-        request_headers: read_headers(blob(row, 10)?).map_err(|error| misread(10, error))?,
-        response_headers: read_headers(blob(row, 11)?).map_err(|error| misread(11, error))?,
+        request_headers: KeptHeaders::from_json(blob(row, 10)?).map_err(|error| misread(10, error))?,
+        response_headers: KeptHeaders::from_json(blob(row, 11)?).map_err(|error| misread(11, error))?,
         response_truncated: row.get(12)?,
         response_body: Bytes::from(row.get::<_, Vec<u8>>(13)?),
     })

@@ -2,10 +2,9 @@
 
 use doorstep_core::destination::DestinationSecrets;
 use doorstep_core::id::{DestinationId, TenantId};
-use thiserror::Error;
 use zeroize::Zeroizing;
 
-use super::fault::Fault;
+use super::fault::{DamagedRow, Fault};
 use crate::seal::{Keyring, Place};
 
 /// What a destination's secrets take at most, roughly: a buffer that has to grow leaves copies behind.
@@ -31,7 +30,7 @@ pub(super) fn unseal(
 ) -> Result<DestinationSecrets, Fault> {
     let clear = keys.open(Place::Destination(tenant_id, id), sealed).map_err(|error| error.to_string());
     let secrets = clear.and_then(|clear| read(&clear));
-    secrets.map_err(|why| Fault::unreadable(WHAT)(UnreadableSecrets { tenant_id, id, why }.into()))
+    secrets.map_err(|why| DamagedRow::Destination.fault(WHAT, (tenant_id, id), why))
 }
 
 fn read(clear: &[u8]) -> Result<DestinationSecrets, String> {
@@ -41,19 +40,6 @@ fn read(clear: &[u8]) -> Result<DestinationSecrets, String> {
 /// Where, but not what: the error's own words may repeat a secret.
 fn place(error: &serde_json::Error) -> String {
     format!("column {}", error.column())
-}
-
-/// The row is named by its key too, since nobody can tell it from the ID.
-#[derive(Debug, Error)]
-#[error(
-    "{id} of {tenant_id}: {why}; restore its row from a backup, or delete it (delete from destinations where id = x'{:032x}') and make \
-     the destination anew",
-    id.0
-)]
-struct UnreadableSecrets {
-    tenant_id: TenantId,
-    id: DestinationId,
-    why: String,
 }
 
 #[cfg(test)]

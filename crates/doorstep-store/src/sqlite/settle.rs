@@ -55,8 +55,8 @@ pub(super) struct Death<'a> {
 /// What was captured of an attempt, in its row.
 #[derive(Default)]
 struct Captured<'a> {
-    request_headers: Option<Vec<u8>>,
-    response_headers: Option<Vec<u8>>,
+    request_headers: Option<&'a [u8]>,
+    response_headers: Option<&'a [u8]>,
     key: Option<[u8; 8]>,
     /// All of it, where a key is needed.
     body: Cow<'a, [u8]>,
@@ -254,8 +254,8 @@ impl Batch<'_> {
     fn captured<'a>(&mut self, delivery: &Delivery, attempt: &'a Attempt) -> Result<Option<Captured<'a>>, Fault> {
         Ok(Some(match self.cover(delivery.event_seq)? {
             Cover::Clear => Captured {
-                request_headers: row::headers(&attempt.request_headers)?,
-                response_headers: row::headers(&attempt.response_headers)?,
+                request_headers: attempt.request_headers.as_json(),
+                response_headers: attempt.response_headers.as_json(),
                 key: None,
                 body: Cow::Borrowed(&attempt.response_body),
             },

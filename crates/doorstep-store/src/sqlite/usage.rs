@@ -1,7 +1,5 @@
 //! What tenants take of the store, counted in the transaction that changes it (G12).
 
-use std::collections::BTreeSet;
-
 use doorstep_core::id::{DestinationId, TenantId};
 use doorstep_core::id_map::IdMap;
 use doorstep_core::quota::{Quota, QuotaExceeded, Usage};
@@ -27,7 +25,7 @@ pub(super) struct Usages {
     default: Quota,
     known: IdMap<TenantId, Known>,
     /// Those that the transaction under way has changed.
-    changed: BTreeSet<TenantId>,
+    changed: Vec<TenantId>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -35,11 +33,13 @@ struct Known {
     queued: i64,
     stored_bytes: i64,
     quota: Quota,
+    /// It is among the changed ones.
+    is_changed: bool,
 }
 
 impl Usages {
     pub(super) fn new(default: Quota) -> Self {
-        Self { default, known: IdMap::default(), changed: BTreeSet::new() }
+        Self { default, known: IdMap::default(), changed: Vec::new() }
     }
 
     pub(super) fn forget(&mut self) {
@@ -51,20 +51,25 @@ impl Usages {
 impl Batch<'_> {
     /// What would be exceeded if the tenant had so much more.
     pub(super) fn exceeded(&mut self, tenant_id: TenantId, added: Usage) -> Result<Option<QuotaExceeded>, Fault> {
-        let Known { queued, stored_bytes, quota } = *self.known(tenant_id)?;
+        let Known { queued, stored_bytes, quota, .. } = *self.known(tenant_id)?;
         Ok(quota.exceeded_by(usage(queued, stored_bytes), added))
     }
 
     pub(super) fn add_queued(&mut self, destination_id: DestinationId, n: i64) -> Result<(), Fault> {
         let Some(tenant_id) = self.tenant_of(destination_id)? else { return Ok(()) };
-        self.known(tenant_id)?.queued += n;
-        self.usages.changed.insert(tenant_id);
-        Ok(())
+        self.change(tenant_id, |known| known.queued += n)
     }
 
     pub(super) fn add_bytes(&mut self, tenant_id: TenantId, n: i64) -> Result<(), Fault> {
-        self.known(tenant_id)?.stored_bytes += n;
-        self.usages.changed.insert(tenant_id);
+        self.change(tenant_id, |known| known.stored_bytes += n)
+    }
+
+    fn change(&mut self, tenant_id: TenantId, change: impl FnOnce(&mut Known)) -> Result<(), Fault> {
+        let known = self.known(tenant_id)?;
+        change(known);
+        if !std::mem::replace(&mut known.is_changed, true) {
+            self.usages.changed.push(tenant_id);
+        }
         Ok(())
     }
 
@@ -86,7 +91,9 @@ impl Batch<'_> {
 
     pub(super) fn save_usages(&mut self) -> Result<(), Fault> {
         for tenant_id in std::mem::take(&mut self.usages.changed) {
-            let Known { queued, stored_bytes, .. } = *self.known(tenant_id)?;
+            let known = self.known(tenant_id)?;
+            known.is_changed = false;
+            let Known { queued, stored_bytes, .. } = *known;
             self.execute(SAVE_USAGE, params![tenant_id.0.to_be_bytes(), queued, stored_bytes])?;
         }
         if self.usages.known.len() > TENANTS_KEPT {
@@ -100,7 +107,7 @@ impl Batch<'_> {
             let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
             let (queued, stored_bytes) = self.find(USAGE, [tenant_id.0.to_be_bytes()], read)?.unwrap_or_default();
             let quota = self.quota_of(tenant_id)?;
-            self.usages.known.insert(tenant_id, Known { queued, stored_bytes, quota });
+            self.usages.known.insert(tenant_id, Known { queued, stored_bytes, quota, is_changed: false });
         }
         self.usages.known.get_mut(&tenant_id).ok_or(Fault::Missing { what: "a tenant's usage" })
     }

@@ -235,3 +235,33 @@ fn a_destination_whose_secrets_were_damaged_is_named_with_what_to_do() {
     client.delivery_in(&sound, &event, "delivered");
     client.get(&format!("/v1/destinations/{damaged}")).expect(404);
 }
+
+#[test]
+fn a_damaged_gate_is_named_and_so_is_a_count_of_commits_that_is_gone() {
+    let home = Home::new();
+    let (server, listener) = (Server::start(&home), Listener::start(&[]));
+    let mut client = server.client();
+    let tenant = client.tenant();
+    let sound = text(&client.destination(&tenant, &listener.url("/"), json!({})), "id");
+    let damaged = text(&client.destination(&tenant, &listener.url("/"), json!({})), "id");
+    client.tell(&damaged, "pause");
+    stop(server);
+    assert_eq!(database(&home).execute("update gates set state = x'7b'", []).unwrap(), 1, "one was paused");
+
+    let said = refused(&home);
+    for part in ["gates", &damaged, &tenant, "pause the destination again if it was paused"] {
+        assert!(said.contains(part), "{part} is not in: {said}");
+    }
+    assert!(!said.contains(&sound), "{said}");
+    let (_, statement) = said.split_once("or delete it (").unwrap();
+    let (statement, _) = statement.split_once(')').unwrap();
+    assert_eq!(database(&home).execute(statement, []).unwrap(), 1, "{statement}");
+    std::fs::remove_file(home.data().join("doorstep.commits")).unwrap();
+    let server = Server::start(&home);
+    let mut client = server.client();
+    let event = client.event(&tenant, json!({}));
+    client.delivery_in(&sound, &event, "delivered");
+    client.delivery_in(&damaged, &event, "delivered");
+    let log = server.log();
+    assert!(log.contains("the count of commits is missing or damaged"), "{log}");
+}

@@ -63,8 +63,8 @@ fn headers_of_events_and_captured_answers_are_on_disk_only_sealed() {
         };
         let mut settled = Arc::unwrap_or_clone(settled);
         let attempt = settled.attempt.as_mut().unwrap();
-        attempt.request_headers = vec![("x-token".into(), "hush-request".into())];
-        attempt.response_headers = vec![("x-echo".into(), "hush-response".into())];
+        attempt.request_headers = [("x-token", "hush-request")].into_iter().collect();
+        attempt.response_headers = [("x-echo", "hush-response")].into_iter().collect();
         attempt.response_body = "hush-body".into();
         let attempt = attempt.clone();
         one(&store, Write::Settle(Arc::new(settled))).unwrap();
