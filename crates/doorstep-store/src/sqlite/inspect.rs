@@ -55,14 +55,17 @@ pub(super) type Told<'a> = &'a mut (dyn FnMut(Progress) + Send);
 impl DataDir {
     /// Checks everything in this directory. Without keys, what is sealed is not opened. Takes time in proportion to what is stored.
     pub fn inspect(path: &Path, keys: Option<Keyring>, told: Told<'_>) -> Result<Vec<Finding>, OpenError> {
+        let counted = CountFile::read(path).unwrap_or(Found::Unreadable);
         if !Self::holds_data(path) {
-            let nothing = CheckResult::Sound("nothing is stored yet".to_owned());
-            return Ok(vec![Finding { check: "database", result: nothing }]);
+            return Ok(vec![without_data(path, &counted)]);
         }
         let database = open::database_in(path);
         let broken = |fault: Fault| OpenError::database(&database, fault);
         let sql = open::connect_to_look(&database).map_err(|error| broken(error.into()))?;
         let version = migrate::check(&sql).map_err(|error| error.of(&database))?;
+        if version == 0 {
+            return Ok(vec![without_data(path, &counted)]);
+        }
         let mut findings = Vec::new();
         findings.push(structure(&sql, told).map_err(broken)?);
         if version < migrate::known() {
@@ -72,7 +75,7 @@ impl DataDir {
             findings.push(Finding { check: "contents", result: CheckResult::Skipped(why) });
             return Ok(findings);
         }
-        findings.push(commits(path, &sql).map_err(broken)?);
+        findings.push(commits(&counted, &sql).map_err(broken)?);
         for rule in &RULES {
             told(Progress { check: rule.check, rows: None });
             findings.push(rule.look(&sql).map_err(broken)?);
@@ -135,18 +138,37 @@ fn structure(sql: &Connection, told: Told<'_>) -> Result<Finding, Fault> {
     Ok(Finding { check, result })
 }
 
+/// There is no database, or one without tables: a new directory, or one that has lost it.
+fn without_data(path: &Path, found: &Found) -> Finding {
+    let result = match open::evidence_of_data(path, found, true) {
+        None => CheckResult::Sound("nothing is stored yet".to_owned()),
+        Some(evidence) => {
+            let database = open::database_in(path);
+            let lost = format!(
+                "{} is missing or empty, but {evidence} shows that events were stored there",
+                database.display()
+            );
+            CheckResult::Faulty {
+                n: 1,
+                named: vec![lost],
+                advice: "the server does not start: restore the database from a backup",
+            }
+        }
+    };
+    Finding { check: "database", result }
+}
+
 /// Whether all is there that was once committed.
-fn commits(path: &Path, sql: &Connection) -> Result<Finding, Fault> {
+fn commits(found: &Found, sql: &Connection) -> Result<Finding, Fault> {
     let check = "commits";
     let counts = open::counts(sql)?;
-    let found = CountFile::read(path).unwrap_or(Found::Unreadable);
     let result = match found {
         Found::Nothing => CheckResult::Skipped(
             "there is no count to compare with: the server writes it from its next start on".to_owned(),
         ),
         Found::Unreadable => CheckResult::Skipped("the count in doorstep.commits cannot be read".to_owned()),
         Found::Record(_) => {
-            let loss = count_file::missing(&found, &counts);
+            let loss = count_file::missing(found, &counts);
             if loss == count_file::Loss::default() {
                 CheckResult::Sound(format!("all {} are there", counts.commits))
             } else {
