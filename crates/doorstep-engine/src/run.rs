@@ -328,7 +328,10 @@ impl Run {
             delivery_id: settlement.delivery.id,
             event_id: event.id.clone(),
             event_type: event.event_type.clone(),
-            attempt: sent.attempt.clone(),
+            attempt_id: sent.attempt.id,
+            number: sent.attempt.number,
+            answer: sent.attempt.answer,
+            took: sent.attempt.timings.total,
             outcome: sent.outcome,
             decision: settlement.decision,
         })));
