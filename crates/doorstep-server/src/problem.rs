@@ -170,7 +170,7 @@ impl Problem {
         let (policy, remedy) = match what {
             Resource::QueuedDeliveries => (
                 "queued_deliveries",
-                "wait until some are delivered, or pause or remove what is not delivered to any more",
+                "wait until some are delivered, or delete destinations that receive nothing any more",
             ),
             Resource::StoredBytes => {
                 ("stored_bytes", "wait until old events are removed, or keep them for a shorter time")
