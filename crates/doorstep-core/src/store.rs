@@ -282,6 +282,8 @@ pub enum Refusal {
     TenantKeyUnreadable,
     #[error("what is stored there is damaged")]
     Damaged,
+    #[error("it was not written, unlike what came before it in the same request")]
+    NotWritten,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -253,6 +253,9 @@ impl Problem {
                 "what is stored there is damaged: the operator finds the reason in the log",
                 STORE_AWAY_FOR,
             ),
+            Refusal::NotWritten => {
+                Self::busy("it was not written, unlike what came before it in this batch: send it again")
+            }
             Refusal::AlreadyEnded => Self::new(Code::AlreadyEnded, "it has already been delivered or abandoned"),
         }
     }
