@@ -164,7 +164,7 @@ impl Part {
 
 /// The answers to so many events whose turn came after others of their request had been written.
 fn not_written(n: usize, fault: &WriteFault) -> Vec<Answer> {
-    tracing::warn!(error = %fault, n, "a part of a batch was not written; its producer is told which");
+    tracing::warn!(error = %fault, n, "part of a batch was not written; its events are refused");
     vec![Err(Refusal::NotWritten); n]
 }
 

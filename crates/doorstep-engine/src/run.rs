@@ -442,7 +442,7 @@ impl Run {
                         continue;
                     }
                     (Found::Event(_) | Found::Gone | Found::Unreadable(_) | Found::NotNow, _) => {
-                        tracing::error!(delivery_id = %delivery.id, "its event or destination is not there; it runs again");
+                        tracing::error!(delivery_id = %delivery.id, "event or destination missing; will retry");
                         handle.tell(Input::Interrupted { delivery_id: delivery.id }).await;
                         continue;
                     }
@@ -495,7 +495,7 @@ async fn send_one(sender: Arc<dyn Sender>, parcel: Parcel, handle: Handle) {
             drop(handle.inputs.send(Message::Answered(delivery_id, record)).await);
         }
         Err(fault) => {
-            tracing::error!(%delivery_id, error = %fault, "a request could not be made; it runs again");
+            tracing::error!(%delivery_id, error = %fault, "a request could not be made; will retry");
             handle.tell(Input::Interrupted { delivery_id }).await;
         }
     }

@@ -122,7 +122,7 @@ fn figures(counts: &Counts, n_warnings: usize, health: Option<&Health>) -> Strin
         ("{result=\"refused\"}", count(&counts.events_refused)),
     ];
     family("doorstep_events_total", "counter", "Events that producers have sent, by what became of them.", &results);
-    let help = "What was found wrong with the stored data at the start: see /readyz.";
+    let help = "Problems found in the stored data at the start: see /readyz.";
     family("doorstep_store_warnings", "gauge", help, &[("", n_warnings as u64)]);
     // A counter that shows 0 for a while would be taken for a restart.
     if let Some(health) = health {
