@@ -32,6 +32,8 @@ pub const BATCH_MAX: usize = 1_024;
 pub const BATCH_ROWS_MAX: usize = 4_096;
 /// Events and deliveries of one tenant that wait to be written. What waits is written in the order in which it came, so this is what another tenant's event waits for.
 pub const ROWS_PER_TENANT_MAX: u32 = 8_192;
+/// Requests with no more rows are not counted among these: the number of connections bounds them, and nearly all events are of this kind.
+pub const UNCOUNTED_ROWS_MAX: usize = 16;
 /// What a write takes in memory beside its payload, about.
 const WRITE_BYTES: usize = 512;
 /// A store in trouble is tried again after this long, then twice that each time, up to the maximum.
@@ -234,7 +236,8 @@ impl Writer {
 
     /// The same for events of one tenant, or of several (`None`), once no more of its rows wait than may.
     pub async fn write_in_turn(&self, of: Option<TenantId>, writes: Vec<Write>) -> Result<Receipt, WriteFault> {
-        let _places = self.rows.take(of, writes.iter().map(rows).sum()).await;
+        let n = writes.iter().map(rows).sum();
+        let _places = if n > UNCOUNTED_ROWS_MAX { Some(self.rows.take(of, n).await) } else { None };
         self.write(writes).await
     }
 
