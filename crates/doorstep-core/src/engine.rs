@@ -10,7 +10,7 @@ use std::sync::Arc;
 use thiserror::Error as ThisError;
 
 use crate::address::AddressRules;
-use crate::attempt::Attempt;
+use crate::attempt::{Answer, Attempt};
 use crate::audit::Mandate;
 use crate::clock::{Now, Timeline};
 use crate::consent::Leave;
@@ -20,7 +20,7 @@ use crate::destination::{Destination, DestinationSettings, Tenant};
 use crate::event::{Event, Offer};
 use crate::event_type::{Misfit, RegisteredType};
 use crate::gate::{GateChange, GateState, GateStatus, Hold};
-use crate::id::{DeliveryId, DestinationId, EventId, TenantId};
+use crate::id::{AttemptId, DeliveryId, DestinationId, EventId, TenantId};
 use crate::outcome::Outcome;
 use crate::reach::Reach;
 use crate::retry::Decision;
@@ -237,7 +237,7 @@ pub enum News {
     GateChanged { at: Timestamp, tenant_id: TenantId, destination_id: DestinationId, change: GateChange },
 }
 
-/// One request, and what follows from it.
+/// One request, and what follows from it. Headers and bodies have no place in it: a slow watcher keeps thousands of these in memory.
 #[derive(Clone, Debug)]
 pub struct Attempted {
     pub at: Timestamp,
@@ -246,7 +246,11 @@ pub struct Attempted {
     pub delivery_id: DeliveryId,
     pub event_id: EventId,
     pub event_type: EventType,
-    pub attempt: Attempt,
+    pub attempt_id: AttemptId,
+    /// Counts the delivery's requests from 1.
+    pub number: u32,
+    pub answer: Answer,
+    pub took: Millis,
     pub outcome: Outcome,
     pub decision: Decision,
 }

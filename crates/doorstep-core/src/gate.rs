@@ -219,7 +219,8 @@ impl Gate {
                 self.state.pace.succeeded(&permit, late, limits, now);
                 changes.extend(self.flows(&permit, limits, now));
                 if let Some(wait) = quota_spent_for {
-                    changes.extend(self.state.throttle.quota_spent(wait, limits, now, jitter));
+                    let spent = (wait, ThrottleReason::QuotaSpent);
+                    changes.extend(self.state.throttle.held(spent, limits, now, jitter));
                 }
             }
             Outcome::Throttled { wait } => {
@@ -308,7 +309,7 @@ impl Gate {
 
     /// It says for how long it is unavailable. After a standstill as long as a breaker's, it meets the same ramp.
     fn unavailable(&mut self, wait: Millis, limits: &GateLimits, now: Timestamp, jitter: Jitter) -> Option<GateChange> {
-        let change = self.state.throttle.unavailable(wait, limits, now, jitter)?;
+        let change = self.state.throttle.held((wait, ThrottleReason::Maintenance), limits, now, jitter)?;
         let until = self.state.throttle.until()?;
         self.state.pace.resumes_at(until);
         if wait >= limits.breaker.cool_down {

@@ -276,12 +276,14 @@ pub enum Refusal {
          values are searched for with `contains` in one field of up to {payload_max} bytes; use fewer of them, or `eq`, `in`, `prefix` or `suffix`"
     )]
     FilterTooCostly { units: u64, units_max: u64, searches: usize, payload_max: usize },
-    #[error("an event with this ID was accepted before, and what is stored of it cannot be read")]
+    #[error("an event with this ID was accepted before, but its stored copy cannot be read")]
     EventUnreadable,
     #[error("the key that the tenant's payloads are encrypted with cannot be read")]
     TenantKeyUnreadable,
-    #[error("what is stored there is damaged")]
+    #[error("the stored data is damaged")]
     Damaged,
+    #[error("not written, unlike the events before it in the same request")]
+    NotWritten,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

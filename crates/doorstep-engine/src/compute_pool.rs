@@ -3,21 +3,20 @@
 //! They run on threads of their own, a few at once. A tenant has one turn at a time, so its events wait for each other and not for those of
 //! other tenants.
 
-use std::collections::HashMap;
 use std::panic;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::thread;
 
 use doorstep_core::id::TenantId;
 use thiserror::Error;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
+
+use crate::tenant_queues::TenantQueues;
 
 /// Units of work ([`doorstep_core::filter::work`]) that a runtime thread does at once, between two yields: less than a millisecond.
 pub const INLINE_UNITS_MAX: u64 = 256 * 1024;
 /// At least so many computations run at once; on larger machines, half as many as it has cores.
 const AT_ONCE_MIN: usize = 2;
-/// Once so many tenants have a queue, those that are empty are removed.
-const QUEUES_SWEPT_FROM: usize = 256;
 
 /// The process is shutting down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -33,7 +32,7 @@ pub struct ComputePool {
 impl Default for ComputePool {
     fn default() -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        Self { at_once: Arc::new(Semaphore::new(AT_ONCE_MIN.max(cores / 2))), tenants: TenantQueues::default() }
+        Self { at_once: Arc::new(Semaphore::new(AT_ONCE_MIN.max(cores / 2))), tenants: TenantQueues::new(1) }
     }
 }
 
@@ -45,7 +44,7 @@ impl ComputePool {
         of: Option<TenantId>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Stopped> {
-        let turn = self.tenants.turn(of).await;
+        let turn = self.tenants.take(of, 1).await;
         let slot = Arc::clone(&self.at_once).acquire_owned().await.map_err(|_| Stopped)?;
         let done = tokio::task::spawn_blocking(move || {
             let _held = (turn, slot);
@@ -58,39 +57,6 @@ impl ComputePool {
                 Err(_cancelled) => Err(Stopped),
             },
         }
-    }
-}
-
-/// One turn at a time for each tenant, in the order in which they were asked for.
-#[derive(Debug, Default)]
-pub(crate) struct TenantQueues(Mutex<HashMap<Option<TenantId>, Weak<Semaphore>>>);
-
-/// Ends when it is dropped.
-#[derive(Debug)]
-pub(crate) struct Turn {
-    _permit: Option<OwnedSemaphorePermit>,
-    /// The queue stays in the map for as long as somebody has or waits for a turn.
-    _queue: Arc<Semaphore>,
-}
-
-impl TenantQueues {
-    pub(crate) async fn turn(&self, of: Option<TenantId>) -> Turn {
-        let queue = self.queue(of);
-        // It is never closed, so there is always a permit in the end.
-        Turn { _permit: Arc::clone(&queue).acquire_owned().await.ok(), _queue: queue }
-    }
-
-    fn queue(&self, of: Option<TenantId>) -> Arc<Semaphore> {
-        let mut queues = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if queues.len() >= QUEUES_SWEPT_FROM {
-            queues.retain(|_, queue| queue.strong_count() > 0);
-        }
-        let queue = queues.entry(of).or_default();
-        queue.upgrade().unwrap_or_else(|| {
-            let fresh = Arc::new(Semaphore::new(1));
-            *queue = Arc::downgrade(&fresh);
-            fresh
-        })
     }
 }
 
@@ -148,18 +114,5 @@ mod tests {
         end.send(()).unwrap();
         pool.run(None, || ()).await.unwrap();
         assert!(free < AT_ONCE_MIN.max(thread::available_parallelism().map_or(1, usize::from) / 2));
-    }
-
-    #[tokio::test]
-    async fn queues_of_tenants_that_have_none_waiting_are_removed() {
-        let queues = TenantQueues::default();
-        let kept = queues.turn(Some(TenantId(0))).await;
-        for n in 1..10_000 {
-            drop(queues.turn(Some(TenantId(n))).await);
-        }
-        let mut left = queues.0.lock().unwrap();
-        assert!(left.len() <= QUEUES_SWEPT_FROM, "{}", left.len());
-        assert!(left.remove(&Some(TenantId(0))).unwrap().upgrade().is_some());
-        drop(kept);
     }
 }

@@ -28,10 +28,11 @@ use doorstep_core::time::{Millis, Timestamp};
 use tokio::sync::Mutex;
 
 use crate::catalog::FilterWork;
-use crate::compute_pool::{Stopped, TenantQueues, Turn as TenantTurn};
+use crate::compute_pool::Stopped;
 use crate::consent::Consents;
 use crate::ingest::Ingest;
 use crate::run::Ended;
+use crate::tenant_queues::{Places, TenantQueues};
 use crate::trials::{TRIAL_TIMEOUT_MAX, Trials, Turn};
 use crate::types::Inline;
 use crate::writer::{Receipt, Telling, WriteFault};
@@ -85,7 +86,7 @@ impl Desk {
             consents,
             destinations_max: DESTINATIONS_PER_TENANT_MAX,
             filter_budget: FilterBudget::default(),
-            filter_changes: TenantQueues::default(),
+            filter_changes: TenantQueues::new(1),
             trials: Trials::default(),
             types: Mutex::new(()),
         }
@@ -153,12 +154,9 @@ impl Desk {
 
     /// Whether the filter fits into what its tenant's filters may cost. The turn is kept until the change is in force, so that of two changes at
     /// the same time the second one is counted with the first. A filter that stays as it was is not looked at.
-    async fn check_filter(
-        &self,
-        destination: &Destination,
-    ) -> Result<Result<Option<TenantTurn>, Refusal>, EngineFault> {
+    async fn check_filter(&self, destination: &Destination) -> Result<Result<Option<Places>, Refusal>, EngineFault> {
         let Some(filter) = destination.settings.subscription.filter.clone() else { return Ok(Ok(None)) };
-        let turn = self.filter_changes.turn(Some(destination.tenant_id)).await;
+        let turn = self.filter_changes.take(Some(destination.tenant_id), 1).await;
         let before = self.ingest.catalog.destination(destination.id);
         let before: Option<&Filter> = before.as_ref().and_then(|before| before.settings.subscription.filter.as_ref());
         if before == Some(&filter) {

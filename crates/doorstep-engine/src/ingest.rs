@@ -6,7 +6,7 @@ use doorstep_core::delivery::Ordering;
 use doorstep_core::destination::Destination;
 use doorstep_core::engine::Accepted;
 use doorstep_core::event::{Event, KeyDigest, NewDelivery, NewEvent, Offer};
-use doorstep_core::id::DeliveryId;
+use doorstep_core::id::{DeliveryId, TenantId};
 use doorstep_core::scheduler::Input;
 use doorstep_core::store::{Refusal, Write, Written};
 
@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::compute_pool::{ComputePool, INLINE_UNITS_MAX, Stopped};
 use crate::events::Events;
 use crate::run::Handle;
-use crate::writer::{Receipt, WriteFault, Writer};
+use crate::writer::{BATCH_ROWS_MAX, Receipt, WriteFault, Writer};
 
 #[derive(Clone, Debug)]
 pub struct Ingest {
@@ -31,7 +31,7 @@ pub struct Ingest {
 
 impl Ingest {
     /// Answers once the event is on disk. Several are written together, and each has its own answer.
-    pub async fn accept(&self, offers: Vec<Offer>) -> Result<Vec<Result<Accepted, Refusal>>, WriteFault> {
+    pub async fn accept(&self, offers: Vec<Offer>) -> Result<Vec<Answer>, WriteFault> {
         let other_ids: Vec<_> = offers
             .iter()
             .enumerate()
@@ -46,26 +46,49 @@ impl Ingest {
             .map(|(at, id, event, key)| (Offer { event: Event { id, ..event }, key, other_id: None }, at))
             .unzip();
         if !again.is_empty() {
-            for (at, answer) in ats.into_iter().zip(self.write(again).await?) {
+            let n = again.len();
+            // The others are written, whatever becomes of these.
+            let written = self.write(again).await.unwrap_or_else(|fault| not_written(n, &fault));
+            for (at, answer) in ats.into_iter().zip(written) {
                 answers[at] = answer;
             }
         }
         Ok(answers)
     }
 
-    async fn write(&self, offers: Vec<Offer>) -> Result<Vec<Result<Accepted, Refusal>>, WriteFault> {
-        let offers: Vec<_> = offers.into_iter().map(|offer| (Arc::new(offer.event), offer.key)).collect();
-        let mut writes = Vec::with_capacity(offers.len());
-        let mut units = 0;
-        for (event, key) in &offers {
-            let wanted_by = self.route(event, &mut units).await?;
-            writes.push(Write::Accept(Box::new(self.make_deliveries(event, *key, &wanted_by))));
+    /// Fails if nothing was written.
+    async fn write(&self, offers: Vec<Offer>) -> Result<Vec<Answer>, WriteFault> {
+        let n = offers.len();
+        let mut answers = Vec::with_capacity(n);
+        match self.write_in_parts(offers, &mut answers).await {
+            Ok(()) => {}
+            Err(fault) if answers.is_empty() => return Err(fault),
+            Err(fault) => answers.extend(not_written(n - answers.len(), &fault)),
         }
-        let since = self.events.moment();
-        let Receipt { written, untold } = self.writer.write(writes).await?;
+        Ok(answers)
+    }
+
+    /// Writes a few thousand rows at a time, so that others have their turn between them: what goes to many destinations has many rows.
+    async fn write_in_parts(&self, offers: Vec<Offer>, answers: &mut Vec<Answer>) -> Result<(), WriteFault> {
+        let (mut part, mut units) = (Part::default(), 0);
+        for Offer { event, key, .. } in offers {
+            let event = Arc::new(event);
+            let wanted_by = self.route(&event, &mut units).await?;
+            if part.rows + wanted_by.len() >= BATCH_ROWS_MAX && !part.events.is_empty() {
+                self.write_part(std::mem::take(&mut part), answers).await?;
+            }
+            part.rows += 1 + wanted_by.len();
+            part.writes.push(Write::Accept(Box::new(self.make_deliveries(&event, key, &wanted_by))));
+            part.events.push(event);
+        }
+        if part.events.is_empty() { Ok(()) } else { self.write_part(part, answers).await }
+    }
+
+    async fn write_part(&self, part: Part, answers: &mut Vec<Answer>) -> Result<(), WriteFault> {
+        let (of, since) = (part.tenant(), self.events.moment());
+        let Receipt { written, untold } = self.writer.write_in_turn(of, part.writes).await?;
         let mut deliveries = Vec::new();
-        let mut answers = Vec::with_capacity(offers.len());
-        for ((event, _), written) in offers.into_iter().zip(written) {
+        for (event, written) in part.events.into_iter().zip(written) {
             answers.push(match written {
                 Written::Accepted { deliveries: n, duplicate, available } => {
                     let id = event.id.clone();
@@ -83,7 +106,7 @@ impl Ingest {
             self.run.tell(Input::Available { deliveries }).await;
         }
         drop(untold);
-        Ok(answers)
+        Ok(())
     }
 
     /// The destinations that want this event. `units` is the work done since the last yield; an event that takes much more than a runtime thread may
@@ -118,6 +141,31 @@ impl Ingest {
         };
         NewEvent { event: event.clone(), key, deliveries: wanted_by.iter().map(delivery).collect() }
     }
+}
+
+/// What became of one event.
+type Answer = Result<Accepted, Refusal>;
+
+/// Events that are written together.
+#[derive(Default)]
+struct Part {
+    events: Vec<Arc<Event>>,
+    writes: Vec<Write>,
+    rows: usize,
+}
+
+impl Part {
+    /// Whose they are, if they are of one tenant.
+    fn tenant(&self) -> Option<TenantId> {
+        let first = self.events.first()?.tenant_id;
+        self.events.iter().all(|event| event.tenant_id == first).then_some(first)
+    }
+}
+
+/// The answers to so many events whose turn came after others of their request had been written.
+fn not_written(n: usize, fault: &WriteFault) -> Vec<Answer> {
+    tracing::warn!(error = %fault, n, "part of a batch was not written; its events are refused");
+    vec![Err(Refusal::NotWritten); n]
 }
 
 impl From<Stopped> for WriteFault {

@@ -6,6 +6,7 @@
 
 pub mod clock;
 pub mod chance;
+mod tenant_queues;
 pub mod compute_pool;
 pub mod catalog;
 mod telling;

@@ -328,7 +328,10 @@ impl Run {
             delivery_id: settlement.delivery.id,
             event_id: event.id.clone(),
             event_type: event.event_type.clone(),
-            attempt: sent.attempt.clone(),
+            attempt_id: sent.attempt.id,
+            number: sent.attempt.number,
+            answer: sent.attempt.answer,
+            took: sent.attempt.timings.total,
             outcome: sent.outcome,
             decision: settlement.decision,
         })));
@@ -439,7 +442,7 @@ impl Run {
                         continue;
                     }
                     (Found::Event(_) | Found::Gone | Found::Unreadable(_) | Found::NotNow, _) => {
-                        tracing::error!(delivery_id = %delivery.id, "its event or destination is not there; it runs again");
+                        tracing::error!(delivery_id = %delivery.id, "event or destination missing; will retry");
                         handle.tell(Input::Interrupted { delivery_id: delivery.id }).await;
                         continue;
                     }
@@ -492,7 +495,7 @@ async fn send_one(sender: Arc<dyn Sender>, parcel: Parcel, handle: Handle) {
             drop(handle.inputs.send(Message::Answered(delivery_id, record)).await);
         }
         Err(fault) => {
-            tracing::error!(%delivery_id, error = %fault, "a request could not be made; it runs again");
+            tracing::error!(%delivery_id, error = %fault, "a request could not be made; will retry");
             handle.tell(Input::Interrupted { delivery_id }).await;
         }
     }

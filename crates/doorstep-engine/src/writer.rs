@@ -15,17 +15,25 @@ use std::time::{Duration, Instant};
 
 use doorstep_core::attempt::Attempt;
 use doorstep_core::event::NewDelivery;
+use doorstep_core::id::TenantId;
 use doorstep_core::store::{Refusal, Store, StoreError, Write, Written};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
 use crate::telling::Tellings;
+use crate::tenant_queues::TenantQueues;
 
 pub use crate::telling::Telling;
 
 /// Writes in one transaction.
 pub const BATCH_MAX: usize = 1_024;
+/// Events and deliveries in one transaction; one more job is taken as long as there are fewer.
+pub const BATCH_ROWS_MAX: usize = 4_096;
+/// Events and deliveries of one tenant that wait to be written. What waits is written in the order in which it came, so this is what another tenant's event waits for.
+pub const ROWS_PER_TENANT_MAX: u32 = 8_192;
+/// Requests with no more rows are not counted among these: the number of connections bounds them, and nearly all events are of this kind.
+pub const UNCOUNTED_ROWS_MAX: usize = 16;
 /// What a write takes in memory beside its payload, about.
 const WRITE_BYTES: usize = 512;
 /// A store in trouble is tried again after this long, then twice that each time, up to the maximum.
@@ -55,6 +63,8 @@ pub struct Writer {
     waiting: Arc<Waiting>,
     commits: Arc<Commits>,
     tellings: Tellings,
+    /// Rows that each tenant has waiting.
+    rows: Arc<TenantQueues>,
 }
 
 /// What was written, in the order of the writes. Keep it until the scheduler has been told what follows: until then, no read of
@@ -80,6 +90,7 @@ pub enum WriteFault {
 struct Job {
     writes: Vec<Write>,
     n_writes: usize,
+    n_rows: usize,
     /// Whether the store's trouble is the caller's: otherwise the job is kept until it is written.
     may_fail: bool,
     done: oneshot::Sender<Result<Vec<Written>, WriteFault>>,
@@ -160,6 +171,11 @@ fn bytes(write: &Write) -> usize {
     WRITE_BYTES + payload
 }
 
+/// What a write adds to the tables that grow: one event may have a thousand deliveries.
+fn rows(write: &Write) -> usize {
+    if let Write::Accept(new) = write { 1 + new.deliveries.len() } else { 1 }
+}
+
 /// What was committed since the start (M2).
 #[derive(Debug, Default)]
 pub struct Commits {
@@ -191,7 +207,8 @@ impl Writer {
         let (jobs, queue) = mpsc::channel(limits.jobs_max);
         let commits = Arc::new(Commits::default());
         let task = Loop { store, clock, queue, kept: VecDeque::new(), commits: Arc::clone(&commits) };
-        let writer = Self { jobs, limits, waiting: Arc::default(), commits, tellings: Tellings::default() };
+        let rows = Arc::new(TenantQueues::new(ROWS_PER_TENANT_MAX));
+        let writer = Self { jobs, limits, waiting: Arc::default(), commits, tellings: Tellings::default(), rows };
         (writer, tokio::spawn(task.run()))
     }
 
@@ -215,6 +232,13 @@ impl Writer {
             Err(mpsc::error::TrySendError::Full(_)) => Err(WriteFault::Busy),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(WriteFault::Stopped),
         }
+    }
+
+    /// The same for events of one tenant, or of several (`None`), once no more of its rows wait than may.
+    pub async fn write_in_turn(&self, of: Option<TenantId>, writes: Vec<Write>) -> Result<Receipt, WriteFault> {
+        let n = writes.iter().map(rows).sum();
+        let _places = if n > UNCOUNTED_ROWS_MAX { Some(self.rows.take(of, n).await) } else { None };
+        self.write(writes).await
     }
 
     /// Writes for certain: through the store's trouble, however long it takes. For what has already happened.
@@ -248,7 +272,7 @@ impl Writer {
 
     fn job(&self, writes: Vec<Write>, may_fail: bool, done: oneshot::Sender<Result<Vec<Written>, WriteFault>>) -> Job {
         let load = Load::put(&writes, &self.waiting);
-        Job { n_writes: writes.len(), writes, may_fail, done, load }
+        Job { n_writes: writes.len(), n_rows: writes.iter().map(rows).sum(), writes, may_fail, done, load }
     }
 }
 
@@ -297,10 +321,13 @@ impl Loop {
             batch.push(self.queue.recv().await?);
         }
         let mut n_writes: usize = batch.iter().map(|job| job.n_writes).sum();
+        let mut n_rows: usize = batch.iter().map(|job| job.n_rows).sum();
         while n_writes < BATCH_MAX
+            && n_rows < BATCH_ROWS_MAX
             && let Ok(job) = self.queue.try_recv()
         {
             n_writes += job.n_writes;
+            n_rows += job.n_rows;
             batch.push(job);
         }
         Some(batch)

@@ -170,7 +170,7 @@ impl Problem {
         let (policy, remedy) = match what {
             Resource::QueuedDeliveries => (
                 "queued_deliveries",
-                "wait until some are delivered, or pause or remove what is not delivered to any more",
+                "wait until some are delivered, or delete destinations that receive nothing any more",
             ),
             Resource::StoredBytes => {
                 ("stored_bytes", "wait until old events are removed, or keep them for a shorter time")
@@ -239,7 +239,7 @@ impl Problem {
             Refusal::FilterTooCostly { .. } => Self::invalid_at("/filter", refusal),
             Refusal::EventUnreadable => Self::later(
                 Code::Unreadable,
-                "an event with this ID was accepted before, and what is stored of it cannot be read: send it with another ID, or ask the \
+                "an event with this ID was accepted before, but its stored copy cannot be read: send it with another ID, or ask the \
                  operator to restore it",
                 STORE_AWAY_FOR,
             ),
@@ -250,9 +250,10 @@ impl Problem {
             ),
             Refusal::Damaged => Self::later(
                 Code::Unreadable,
-                "what is stored there is damaged: the operator finds the reason in the log",
+                "the stored data is damaged; the server's log names the reason",
                 STORE_AWAY_FOR,
             ),
+            Refusal::NotWritten => Self::busy("not written, unlike the events before it in this batch: send it again"),
             Refusal::AlreadyEnded => Self::new(Code::AlreadyEnded, "it has already been delivered or abandoned"),
         }
     }
@@ -336,7 +337,7 @@ impl From<&StoreError> for Problem {
         // What went wrong inside is for the log, not for whoever asks.
         tracing::warn!(error = %fault, source = ?std::error::Error::source(fault), "the store did not answer a request");
         if matches!(fault, StoreError::Corrupt(_)) {
-            let detail = "what is stored there cannot be read, and nothing was changed. The operator finds the reason in the log";
+            let detail = "the stored data cannot be read, and nothing was changed; the server's log names the reason";
             return Self::later(Code::Unreadable, detail, STORE_AWAY_FOR);
         }
         Self::later(

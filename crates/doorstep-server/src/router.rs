@@ -33,7 +33,7 @@ pub fn router(app: Arc<App>) -> Router {
 /// What the operator's monitoring asks, on a listener of its own: no key is needed, so it is for a network that is not everybody's.
 pub fn metrics_router(app: Arc<App>) -> Router {
     let routes = OpenApiRouter::new().merge(api::health::routes()).merge(api::health::guarded_routes());
-    let (router, _) = routes.split_for_parts();
+    let (router, _) = routes.route_layer(from_fn_with_state(Arc::clone(&app), finish)).split_for_parts();
     router.fallback(no_metrics).method_not_allowed_fallback(no_method).with_state(app)
 }
 

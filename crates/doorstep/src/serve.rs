@@ -62,7 +62,7 @@ async fn serve(config: &Config) -> Result<(), Failure> {
     let (run, mut died) = (running.run.clone(), false);
     let stop = async {
         tokio::select! {
-            () = end => tracing::info!("asked to end: nothing new is taken, and what is in flight comes to its end"),
+            () = end => tracing::info!("shutting down; draining in-flight requests"),
             () = run.ended() => died = true,
         }
         app.end_streams();

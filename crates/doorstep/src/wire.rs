@@ -248,24 +248,33 @@ fn interfaces() -> Vec<IpAddr> {
     Vec::new()
 }
 
-/// What each tenant may take of the store. Without a configured limit, nobody can fill more than half of the disk.
+/// What each tenant may take of the store. Without a configured limit, none can fill the disk alone.
 fn quota(config: &Config) -> Quota {
     let limit = |n: u64| Some(n).filter(|n| *n > 0);
-    let stored_bytes = config.stored_bytes_per_tenant_max.or_else(|| disk_bytes(&config.data_dir).map(|all| all / 2));
+    let stored_bytes = config.stored_bytes_per_tenant_max.or_else(|| half_of_the_room(&config.data_dir));
     Quota { queued_deliveries: limit(config.queued_per_tenant_max), stored_bytes: stored_bytes.and_then(limit) }
 }
 
+/// Half of what the data may grow to: what is free on their disk, and what they take already. The whole disk would not do: others may have filled most of it.
+fn half_of_the_room(directory: &Path) -> Option<u64> {
+    let free = free_bytes(directory)?;
+    let files = directory.read_dir().into_iter().flatten().flatten();
+    let taken: u64 = files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum();
+    Some(free.saturating_add(taken) / 2)
+}
+
+/// What this process may still write there.
 #[cfg(unix)]
-fn disk_bytes(directory: &Path) -> Option<u64> {
+fn free_bytes(directory: &Path) -> Option<u64> {
     let disk = nix::sys::statvfs::statvfs(directory).inspect_err(|fault| {
-        tracing::warn!(error = %fault, "cannot tell the size of the data directory's disk: tenants have no limit on stored bytes unless one is configured");
+        tracing::warn!(error = %fault, "cannot tell how much room the data directory's disk has: tenants have no limit on stored bytes unless one is configured");
     });
-    let bytes = disk.ok().map(|disk| u128::from(disk.blocks()) * u128::from(disk.fragment_size()))?;
+    let bytes = disk.ok().map(|disk| u128::from(disk.blocks_available()) * u128::from(disk.fragment_size()))?;
     u64::try_from(bytes).ok()
 }
 
 #[cfg(not(unix))]
-fn disk_bytes(_directory: &Path) -> Option<u64> {
+fn free_bytes(_directory: &Path) -> Option<u64> {
     None
 }
 
@@ -278,5 +287,25 @@ fn retention(config: &Config) -> Retention {
         events: days(config.retain_events_days),
         activity: days(config.retain_activity_days),
         audit: days(config.retain_audit_days),
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    /// A disk that others have filled: the whole of it is not there to be shared.
+    #[test]
+    fn a_tenant_gets_half_of_what_is_free_and_taken_already() {
+        let directory = tempfile::tempdir().unwrap();
+        let room = || half_of_the_room(directory.path()).unwrap();
+        let disk = nix::sys::statvfs::statvfs(directory.path()).unwrap();
+        let bytes = |blocks| u128::from(blocks) * u128::from(disk.fragment_size());
+        let (all, used) = (bytes(disk.blocks()), bytes(disk.blocks()) - bytes(disk.blocks_free()));
+        assert!(u128::from(room()) <= (all - used) / 2 + (1 << 30), "{} of {all} bytes, {used} of them used", room());
+        // A hole takes no room on the disk, so nobody else notices.
+        let before = room();
+        std::fs::File::create(directory.path().join("doorstep.db")).unwrap().set_len(1 << 40).unwrap();
+        assert!(room() > before + (1 << 38), "what the data take counts as theirs");
     }
 }

@@ -94,28 +94,16 @@ impl Throttle {
         (begins || longer).then(|| self.change())
     }
 
-    /// Its quota is spent: it is left alone until it resets, and that is no throttle to count.
-    pub(super) fn quota_spent(
+    /// It is left alone for this long, for a reason that is no throttle to count: its quota is spent, or it is unavailable.
+    pub(super) fn held(
         &mut self,
-        wait: Millis,
+        (wait, reason): (Millis, ThrottleReason),
         limits: &GateLimits,
         now: Timestamp,
         jitter: Jitter,
     ) -> Option<GateChange> {
         let until = now + stretched(wait, jitter).min(limits.wait_max);
-        (until > now && self.extend(until, ThrottleReason::QuotaSpent, now)).then(|| self.change())
-    }
-
-    /// It is unavailable for this long: nothing is sent meanwhile, and that is no throttle to count.
-    pub(super) fn unavailable(
-        &mut self,
-        wait: Millis,
-        limits: &GateLimits,
-        now: Timestamp,
-        jitter: Jitter,
-    ) -> Option<GateChange> {
-        let until = now + stretched(wait, jitter).min(limits.wait_max);
-        (until > now && self.extend(until, ThrottleReason::Maintenance, now)).then(|| self.change())
+        (until > now && self.extend(until, reason, now)).then(|| self.change())
     }
 
     // Answers arrive out of order: a short wait must not cut a longer one.

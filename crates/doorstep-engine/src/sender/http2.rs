@@ -263,9 +263,10 @@ async fn ended(connection: &mut Http2, probe: &mut SendRequest<Bytes>, status: &
         // Frames are read nowhere else, so this is where a new limit or a GOAWAY is seen first.
         let streams_max = connection.max_concurrent_send_streams();
         let closed = matches!(probe.poll_ready(cx), Poll::Ready(Err(_)));
-        if status.streams_max.swap(streams_max, Ordering::AcqRel) != streams_max
-            || status.closed.swap(closed, Ordering::AcqRel) != closed
-        {
+        // Both, since they may change at once: a limit, and a GOAWAY right behind it.
+        let new_limit = status.streams_max.swap(streams_max, Ordering::AcqRel) != streams_max;
+        let newly_closed = status.closed.swap(closed, Ordering::AcqRel) != closed;
+        if new_limit || newly_closed {
             status.changed.notify_waiters();
         }
         ended

@@ -8,7 +8,7 @@ use jsonschema::{PatternOptions, ValidationError, Validator};
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-use super::steps::{self, OutOfSteps, WITH_NAMED_SCHEMAS, WITH_SCHEMAS};
+use super::steps::{self, LISTING, Metered, OutOfSteps, Part, WITH_NAMED_SCHEMAS, WITH_SCHEMAS};
 
 /// Memory that one regular expression may take, and its automaton beside it.
 const PATTERN_BYTES_MAX: usize = 256 * 1024;
@@ -32,7 +32,7 @@ const INLINE_BYTES_MAX: usize = 16 * 1024;
 const INLINE_STEPS_MAX: u64 = 20_000;
 
 #[derive(Debug)]
-pub(super) struct Schema(Validator);
+pub(super) struct Schema(Validator<Metered>);
 
 impl Schema {
     pub(super) fn new(schema: &Value) -> Result<Self, Misfit> {
@@ -45,9 +45,8 @@ impl Schema {
         // Backtracking would let a payload take forever; this engine takes time linear in the text. Nothing is fetched from
         // anywhere: the library was built without that.
         let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES_MAX).dfa_size_limit(PATTERN_BYTES_MAX);
-        let options = jsonschema::options().with_pattern_options(patterns);
-        let counted = steps::counted(schema, |to| weighing.place(to));
-        let built = options.with_keyword(steps::COUNTED, steps::keyword).build(&counted);
+        let options = jsonschema::options_for::<Metered>().with_pattern_options(patterns);
+        let built = options.build(&steps::counted(schema, |to| weighing.place(to)));
         built.map(Self).map_err(|fault| {
             let hint = match fault.kind() {
                 ValidationErrorKind::Format { format } if format == "regex" => {
@@ -81,7 +80,7 @@ impl Schema {
     /// The steps that it takes to say whether a payload fits.
     #[cfg(test)]
     pub(super) fn steps(&self, payload: &Value) -> u64 {
-        steps::within(u64::MAX, || self.0.is_valid(payload)).map_or(u64::MAX, |(_, steps)| steps)
+        steps::within(u64::MAX, 1, || self.0.is_valid(Part(payload))).map_or(u64::MAX, |(_, steps)| steps)
     }
 
     fn compare(&self, payload: &[u8], steps_max: u64) -> Result<Vec<Misfit>, OutOfSteps> {
@@ -92,19 +91,19 @@ impl Schema {
                 return Ok(vec![Misfit::new("/payload", detail)]);
             }
         };
-        let (fits, _) = steps::within(steps_max, || self.0.is_valid(&value))?;
+        let (fits, _) = steps::within(steps_max, 1, || self.0.is_valid(Part(&value)))?;
         if fits {
             return Ok(Vec::new());
         }
         let misfit =
             |fault: ValidationError<'_>| Misfit::new(format!("/payload{}", fault.instance_path()), told(&fault));
-        let listed = steps::within(STEPS_TO_LIST_MAX.min(steps_max), || {
-            self.0.iter_errors(&value).take(MISFITS_MAX).map(misfit).collect()
+        let listed = steps::within(STEPS_TO_LIST_MAX.min(steps_max), LISTING, || {
+            self.0.iter_errors(Part(&value)).take(MISFITS_MAX).map(misfit).collect()
         });
         if let Ok((misfits, _)) = listed {
             return Ok(each_once(misfits));
         }
-        let first = steps::within(steps_max, || self.0.validate(&value).err().map(misfit));
+        let first = steps::within(steps_max, 1, || self.0.validate(Part(&value)).err().map(misfit));
         Ok(match first {
             Ok((first, _)) => first.into_iter().collect(),
             Err(OutOfSteps) => {

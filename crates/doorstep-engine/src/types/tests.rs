@@ -190,6 +190,40 @@ fn a_pattern_takes_time_linear_in_the_text() {
     assert_eq!(pointers(&types.misfits(&event(None, &payload))), ["/payload"]);
 }
 
+/// Also where it does not fit: the library stops at the first rule that fails, and what it has done by then must have been counted.
+#[test]
+fn whatever_looks_at_every_element_takes_a_step_for_each() {
+    let elements = Value::from(vec![0; 1_000]);
+    let text = Value::from("a".repeat(16_000));
+    for (rule, value) in [
+        (json!({ "contains": { "const": 1 } }), &elements),
+        (json!({ "contains": { "enum": [1] } }), &elements),
+        (json!({ "items": { "type": "integer" } }), &elements),
+        (json!({ "items": { "type": "integer", "minimum": 0 } }), &elements),
+        (json!({ "unevaluatedItems": false }), &elements),
+        (json!({ "uniqueItems": true }), &elements),
+        (json!({ "uniqueItems": true, "enum": ["another"] }), &elements),
+        (json!({ "pattern": "b$" }), &text),
+        (json!({ "$schema": "http://json-schema.org/draft-04/schema#", "pattern": "b$" }), &text),
+    ] {
+        let steps = Schema::new(&rule).unwrap().steps(value);
+        assert!((1_000..20_000).contains(&steps), "{rule}: {steps}");
+    }
+}
+
+/// 64 KiB of alternatives, none of which fits, would each read the whole payload.
+#[test]
+fn alternatives_that_do_not_fit_are_counted() {
+    let alternatives: Vec<Value> = (1..2_000).map(|n| json!({ "contains": { "const": n } })).collect();
+    let types = types(&[("1", json!({ "anyOf": alternatives }))]);
+    let zeros = json!(vec![0; 100_000]).to_string();
+    let misfits = types.misfits(&event(None, &zeros));
+    assert_eq!(pointers(&misfits), ["/payload"]);
+    assert!(misfits[0].detail.contains("steps"), "{misfits:?}");
+    let few = json!(vec![0; 100]).to_string();
+    assert_eq!(types.misfits_inline(&event(None, &few)), Inline::TooLong);
+}
+
 /// A tree whose every level may be of one of several kinds. What does not fit at the bottom is looked for under each of them, on every level.
 fn forked(kinds: usize) -> Value {
     let kind = |n: usize| json!({ "type": "object", "properties": { "child": { "$ref": "#/$defs/tree" }, (format!("p{n}")): true }, "required": ["child"] });
@@ -288,6 +322,11 @@ fn counted_schemas_mean_what_they_meant() {
         (json!({ "$defs": { "a%b": { "minimum": 3 } }, "$ref": "#/$defs/a%25b" }), json!(2), false),
         (json!({ "properties": { "enum": { "minimum": 3 } }, "$ref": "#/properties/enum" }), json!(2), false),
         (json!({ counted: "theirs", "minimum": 3 }), json!(4), true),
+        (json!({ "enum": ["a", "b"] }), json!("b"), true),
+        (json!({ "enum": ["a"], "const": "b" }), json!("b"), false),
+        (json!({ "enum": ["a"], "allOf": [{ "minLength": 1 }] }), json!("b"), false),
+        (json!({ "enum": ["a"], "allOf": [{ "minLength": 1 }] }), json!("a"), true),
+        (json!({ "enum": [1], "$ref": "#/allOf/0", "allOf": [{ "minimum": 1 }] }), json!(1), true),
         (json!(false), json!(4), false),
     ] {
         let misfits = types(&[("1", schema.clone())]).misfits(&event(None, &payload.to_string()));

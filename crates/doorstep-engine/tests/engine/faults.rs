@@ -1,13 +1,15 @@
 //! A store in trouble: producers hear of it, nothing acknowledged is lost, and it goes on without a restart.
 
-use std::sync::Arc;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use doorstep_core::api_key::ApiKey;
 use doorstep_core::attempt::Attempt;
 use doorstep_core::audit::AuditEntry;
 use doorstep_core::clock::KeptClock;
+use doorstep_core::consent::Verification;
 use doorstep_core::delivery::Delivery;
 use doorstep_core::destination::Tenant;
 use doorstep_core::engine::{Engine as _, EngineFault};
@@ -20,14 +22,15 @@ use doorstep_core::reach::Reach;
 use doorstep_core::route::EventType;
 use doorstep_core::store::{
     Activity, ActivityQuery, Ages, AuditFilter, Backlog, DeliveryFilter, DeliveryHistory, DeliveryStatus,
-    DeliverySummary, DuePage, DueQuery, EventFilter, EventSummary, Page, Purged, Reply, Store, StoreError,
+    DeliverySummary, DuePage, DueQuery, EventFilter, EventSummary, Page, Purged, Refusal, Reply, Store, StoreError,
     StoredDestination, StoredEvent, Write, Written,
 };
 use doorstep_core::time::Timestamp;
 use doorstep_engine::clock::Clock;
-use doorstep_engine::writer::{WriteFault, Writer, WriterLimits};
+use doorstep_engine::writer::{BATCH_ROWS_MAX, ROWS_PER_TENANT_MAX, WriteFault, Writer, WriterLimits};
 use doorstep_store::sqlite::SqliteStore;
 use futures_util::FutureExt;
+use futures_util::future::join_all;
 use tokio::sync::{Notify, watch};
 
 use crate::support::{Engine, Receiver, destination, event, open_store};
@@ -35,7 +38,7 @@ use crate::support::{Engine, Receiver, destination, event, open_store};
 /// A store that does not take writes while it is told not to, or is late with its answers.
 struct Troubled {
     store: SqliteStore,
-    /// Reads wait before they look; writes wait once they are on disk.
+    /// Reads wait before they look; new events wait once they are on disk.
     late_reads: watch::Sender<bool>,
     late_answers: watch::Sender<bool>,
     committed: Notify,
@@ -45,6 +48,10 @@ struct Troubled {
     refuses: Notify,
     /// What belongs to this event cannot be settled: the page that it is on is damaged.
     damaged_event: AtomicU64,
+    /// It was tried alone.
+    tried_alone: Notify,
+    /// Whose events were written in each batch, with the number of their rows.
+    accepted: Mutex<Vec<Vec<(TenantId, usize)>>>,
 }
 
 impl Troubled {
@@ -60,6 +67,8 @@ impl Troubled {
             refused: AtomicUsize::new(0),
             refuses: Notify::new(),
             damaged_event: AtomicU64::new(0),
+            tried_alone: Notify::new(),
+            accepted: Mutex::default(),
         })
     }
 
@@ -80,14 +89,25 @@ impl Store for Troubled {
         let damaged = self.damaged_event.load(Ordering::SeqCst);
         let hits = |write: &Write| matches!(write, Write::Settle(of) if of.settlement.delivery.event_seq == damaged);
         if batch.iter().any(hits) {
+            if batch.len() == 1 {
+                self.tried_alone.notify_one();
+            }
             return Box::pin(async { Err(StoreError::Corrupt("a test says so".into())) });
         }
         if !self.in_trouble.load(Ordering::SeqCst) {
+            let accepted = batch.iter().filter_map(|write| match write {
+                Write::Accept(new) => Some((new.event.tenant_id, 1 + new.deliveries.len())),
+                _ => None,
+            });
+            let accepted: Vec<_> = accepted.collect();
             let writing = self.store.write(batch, now);
-            return Box::pin(async {
+            return Box::pin(async move {
                 let written = writing.await;
-                self.committed.notify_one();
-                self.late_answers.subscribe().wait_for(|late| !late).await.unwrap();
+                if !accepted.is_empty() {
+                    self.accepted.lock().unwrap().push(accepted);
+                    self.committed.notify_one();
+                    self.late_answers.subscribe().wait_for(|late| !late).await.unwrap();
+                }
                 written
             });
         }
@@ -243,6 +263,8 @@ async fn a_write_that_the_damaged_database_cannot_take_is_given_up_alone() {
     for _ in 1..=5 {
         receiver.next().await;
     }
+    // Until then, a producer whose event is in the same batch is told to come again.
+    store.tried_alone.notified().await;
     engine.accept(event(6, "a.b")).await.expect("producers are not refused because of it");
     receiver.next().await;
     engine.run.drain().await;
@@ -318,4 +340,80 @@ async fn a_read_that_overtakes_the_news_of_a_write_sends_nothing_twice() {
     assert_eq!(next.headers["webhook-id"], event(2, "a.b").id.as_str(), "the first one came twice");
     engine.run.drain().await;
     assert!(receiver.is_quiet());
+}
+
+/// An engine with a tenant whose events go to a hundred destinations, none of which has agreed to be sent to yet.
+async fn wide(directory: &std::path::Path, receiver: &Receiver) -> (Arc<Troubled>, Engine) {
+    let store = Troubled::open(directory);
+    let engine = Engine::start_over(Arc::clone(&store) as Arc<dyn Store>, || false).await;
+    for id in 1..=100 {
+        let mut destination = destination(id, &receiver.url("/"), &["*"]);
+        destination.settings.verification = Verification::CloudeventsOptions;
+        engine.add(destination).await;
+    }
+    store.accepted.lock().unwrap().clear();
+    (store, engine)
+}
+
+/// Has the next events wait for their answer, and returns once they are on disk.
+async fn answers_late(store: &Troubled, writing: impl Future + Unpin) {
+    store.late_answers.send_replace(true);
+    store.committed.notified().now_or_never();
+    tokio::select! {
+        _ = writing => panic!("it was not late"),
+        () = store.committed.notified() => {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_with_many_deliveries_to_write_leaves_room_for_the_others() {
+    const OTHER: TenantId = TenantId(2);
+    let (receiver, directory) = (Receiver::start(|_| 403).await, tempfile::tempdir().unwrap());
+    let (store, engine) = wide(directory.path(), &receiver).await;
+    let of_other = |n: usize| Event { tenant_id: OTHER, ..event(n, "a.b") };
+
+    // One request with 200 events, and then 200 requests with one.
+    let batch = engine.desk.accept(Reach::All, (1..=200).map(|n| event(n, "a.b").into()).collect());
+    let singles = join_all((201..=400).map(|n| engine.accept(event(n, "a.b"))));
+    let mut wide: [Pin<Box<dyn Future<Output = usize> + Send + '_>>; 2] = [
+        Box::pin(batch.map(|accepted| accepted.unwrap().iter().flatten().count())),
+        Box::pin(singles.map(|accepted| accepted.iter().flatten().count())),
+    ];
+    for (wide, n) in wide.iter_mut().zip([1_000, 1_001]) {
+        answers_late(&store, wide.as_mut()).await;
+        // In line behind all that the other one has there.
+        let mut other = Box::pin(engine.accept(of_other(n)));
+        assert!(other.as_mut().now_or_never().is_none());
+        store.late_answers.send_replace(false);
+        let (accepted, other) = tokio::join!(wide, other);
+        assert!(accepted == 200 && other.is_ok());
+
+        let batches = std::mem::take(&mut *store.accepted.lock().unwrap());
+        let rows = |batch: &Vec<(TenantId, usize)>| batch.iter().map(|(_, rows)| rows).sum::<usize>();
+        let most = batches.iter().map(rows).max().unwrap();
+        assert!(most <= 2 * BATCH_ROWS_MAX, "a transaction of {most} rows holds up everybody");
+        let before: usize = batches.iter().take_while(|batch| batch.iter().all(|(of, _)| *of != OTHER)).map(rows).sum();
+        assert!(before <= ROWS_PER_TENANT_MAX as usize, "{before} of {} rows came first", 200 * 101);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_written_of_a_batch_is_acknowledged_although_the_rest_was_not() {
+    let (receiver, directory) = (Receiver::start(|_| 403).await, tempfile::tempdir().unwrap());
+    let (store, engine) = wide(directory.path(), &receiver).await;
+    let offers = |n: usize| (1..=n).map(|n| event(n, "a.b").into()).collect();
+    let mut batch = engine.desk.accept(Reach::All, offers(200));
+    answers_late(&store, batch.as_mut()).await;
+    store.trouble(true);
+    store.late_answers.send_replace(false);
+    let answers = batch.await.unwrap();
+    let n = answers.iter().take_while(|answer| answer.is_ok()).count();
+    assert!(
+        (1..200).contains(&n) && answers[n..].iter().all(|answer| *answer == Err(Refusal::NotWritten)),
+        "{answers:?}"
+    );
+    store.trouble(false);
+    let again = engine.desk.accept(Reach::All, offers(200)).await.unwrap();
+    let known: Vec<bool> = again.into_iter().map(|answer| answer.unwrap().duplicate).collect();
+    assert_eq!(known, (0..200).map(|at| at < n).collect::<Vec<_>>());
 }

@@ -69,8 +69,8 @@ pub(crate) struct AcceptedView {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewBatch<'a> {
-    #[serde(borrow)]
     /// Each is judged by itself: what is no event (see `NewEvent`) has a problem as its result.
+    #[serde(borrow)]
     #[schema(value_type = Vec<Value>, min_items = 1, max_items = 1000)]
     events: Items<'a>,
 }

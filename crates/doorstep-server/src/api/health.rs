@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::extract::State;
@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
+use crate::app::{App, Counts};
 
 /// The engine is asked how it is doing this often at most, however many ask here: it makes the writer and the run loop work.
 pub(crate) const ASKED_EVERY: Duration = Duration::from_secs(1);
@@ -99,9 +99,12 @@ async fn ready(State(app): State<Arc<App>>) -> Response {
 /// Where the server has a listener of its own for them (`metrics_listen`), they need no key there.
 #[utoipa::path(get, path = "/metrics", tag = "health", responses((status = 200, body = String, content_type = "text/plain")))]
 async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let counts = &app.counts;
     let health = app.health.get(app.engine.health()).await;
-    let (in_flight, unreadable) = health.map_or((0, 0), |health| (health.in_flight as u64, health.unreadable_payloads));
+    let text = figures(&app.counts, app.warnings.len(), health.as_ref());
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}
+
+fn figures(counts: &Counts, n_warnings: usize, health: Option<&Health>) -> String {
     let mut text = String::new();
     let mut family = |name: &str, kind: &str, help: &str, samples: &[(&str, u64)]| {
         // Writing to a string does not fail.
@@ -112,24 +115,32 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
     };
     let version = concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}");
     family("doorstep_build_info", "gauge", "The version that runs.", &[(version, 1)]);
-    let count = |of: &std::sync::atomic::AtomicU64| of.load(Ordering::Relaxed);
+    let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
     let results = [
         ("{result=\"accepted\"}", count(&counts.events_accepted)),
         ("{result=\"duplicate\"}", count(&counts.events_repeated)),
         ("{result=\"refused\"}", count(&counts.events_refused)),
     ];
     family("doorstep_events_total", "counter", "Events that producers have sent, by what became of them.", &results);
-    family("doorstep_in_flight_requests", "gauge", "Requests to receivers that are under way.", &[("", in_flight)]);
-    let help = "How often a payload could not be read when its delivery was due.";
-    family("doorstep_unreadable_payloads_total", "counter", help, &[("", unreadable)]);
-    let help = "What was found wrong with the stored data at the start: see /readyz.";
-    family("doorstep_store_warnings", "gauge", help, &[("", app.warnings.len() as u64)]);
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+    let help = "Problems found in the stored data at the start: see /readyz.";
+    family("doorstep_store_warnings", "gauge", help, &[("", n_warnings as u64)]);
+    // A counter that shows 0 for a while would be taken for a restart.
+    if let Some(health) = health {
+        let in_flight = [("", health.in_flight as u64)];
+        family("doorstep_in_flight_requests", "gauge", "Requests to receivers that are under way.", &in_flight);
+        let help = "How often a payload could not be read when its delivery was due.";
+        family("doorstep_unreadable_payloads_total", "counter", help, &[("", health.unreadable_payloads)]);
+    }
+    text
 }
 
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+
+    use futures_util::FutureExt;
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
 
     use super::*;
 
@@ -154,5 +165,36 @@ mod tests {
         let last = LastHealth::default();
         assert!(last.get(std::future::pending::<Result<_, ()>>()).await.is_none());
         assert!(last.get(async { Err(()) }).await.is_none());
+    }
+    #[test]
+    fn what_the_engine_does_not_say_is_left_out_and_not_taken_for_0() {
+        let health = Health { writes: true, sends: true, in_flight: 3, unreadable_payloads: 7 };
+        let told = figures(&Counts::default(), 2, Some(&health));
+        for line in
+            ["doorstep_in_flight_requests 3", "doorstep_unreadable_payloads_total 7", "doorstep_store_warnings 2"]
+        {
+            assert!(told.lines().any(|told| told == line), "{told}");
+        }
+        let told = figures(&Counts::default(), 2, None);
+        assert!(!told.contains("doorstep_in_flight_requests"), "{told}");
+        assert!(!told.contains("doorstep_unreadable_payloads_total"), "{told}");
+        assert!(told.contains("doorstep_events_total{result=\"accepted\"} 0"), "{told}");
+    }
+
+    /// On the listener for metrics too: otherwise a client that hangs up at once has the engine asked as often as it likes.
+    #[tokio::test]
+    async fn whoever_hangs_up_before_the_answer_has_asked_all_the_same() {
+        let app = crate::auth::world::World::new().await.app;
+        let router = TowerToHyperService::new(crate::router::metrics_router(Arc::clone(&app)));
+        let request = http::Request::get("/readyz").body(axum::body::Body::empty()).unwrap();
+        let mut answer = Box::pin(router.call(request));
+        assert!(answer.as_mut().now_or_never().is_none());
+        drop(answer);
+        let mut yields = 0;
+        while app.health.0.lock().await.is_none() {
+            tokio::task::yield_now().await;
+            yields += 1;
+            assert!(yields < 10_000, "its question was dropped with it");
+        }
     }
 }

@@ -195,7 +195,7 @@ fn line(news: &News) -> Line {
 
 impl AttemptNews {
     fn of(attempted: &Attempted) -> Self {
-        let (status_code, error) = match attempted.attempt.answer {
+        let (status_code, error) = match attempted.answer {
             Answer::Status(status) => (Some(status), None),
             Answer::Fault(fault) => (None, Some(fault)),
         };
@@ -210,14 +210,14 @@ impl AttemptNews {
             tenant_id: attempted.tenant_id,
             destination_id: attempted.destination_id,
             delivery_id: attempted.delivery_id,
-            attempt_id: attempted.attempt.id,
+            attempt_id: attempted.attempt_id,
             event_id: attempted.event_id.clone(),
             event_type: attempted.event_type.clone(),
-            number: attempted.attempt.number,
+            number: attempted.number,
             class: attempted.outcome.class(),
             status_code,
             error,
-            total_ms: attempted.attempt.timings.total.0,
+            total_ms: attempted.took.0,
             then,
             retry_at,
             reason,
@@ -241,26 +241,12 @@ impl Change {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-    use doorstep_core::attempt::{Attempt, Timings};
     use doorstep_core::outcome::Outcome;
     use doorstep_core::time::{Millis, Timestamp};
 
     use super::*;
 
     fn attempted(kind: &str) -> News {
-        let timings = Timings { dns: None, connect: None, tls: None, first_byte: None, total: Millis(1) };
-        let attempt = Attempt {
-            id: AttemptId(1),
-            number: 1,
-            started_at: Timestamp(0),
-            timings,
-            answer: Answer::Status(200),
-            request_headers: Default::default(),
-            response_headers: Default::default(),
-            response_body: Bytes::new(),
-            response_truncated: false,
-        };
         News::Attempted(Box::new(Attempted {
             at: Timestamp(0),
             tenant_id: TenantId(1),
@@ -268,7 +254,10 @@ mod tests {
             delivery_id: DeliveryId(1),
             event_id: EventId::generated(1),
             event_type: kind.parse().unwrap(),
-            attempt,
+            attempt_id: AttemptId(1),
+            number: 1,
+            answer: Answer::Status(200),
+            took: Millis(1),
             outcome: Outcome::Accepted { quota_spent_for: None },
             decision: Decision::Delivered,
         }))

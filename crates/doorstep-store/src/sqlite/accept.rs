@@ -166,7 +166,7 @@ impl Batch<'_> {
             Ok(before) => before,
             Err(fault) if fault.is_damage() => {
                 let (event_id, tenant_id) = (&event.id, event.tenant_id);
-                tracing::error!(%event_id, %tenant_id, error = fault.in_full(), "an event was sent again, and what is stored of it cannot be read");
+                tracing::error!(%event_id, %tenant_id, error = fault.in_full(), "an event was sent again, but its stored copy cannot be read");
                 return Ok(Written::Refused(Refusal::EventUnreadable));
             }
             Err(fault) => return Err(fault),

@@ -55,14 +55,17 @@ pub(super) type Told<'a> = &'a mut (dyn FnMut(Progress) + Send);
 impl DataDir {
     /// Checks everything in this directory. Without keys, what is sealed is not opened. Takes time in proportion to what is stored.
     pub fn inspect(path: &Path, keys: Option<Keyring>, told: Told<'_>) -> Result<Vec<Finding>, OpenError> {
+        let counted = CountFile::read(path).unwrap_or(Found::Unreadable);
         if !Self::holds_data(path) {
-            let nothing = CheckResult::Sound("nothing is stored yet".to_owned());
-            return Ok(vec![Finding { check: "database", result: nothing }]);
+            return Ok(vec![without_data(path, &counted)]);
         }
         let database = open::database_in(path);
         let broken = |fault: Fault| OpenError::database(&database, fault);
         let sql = open::connect_to_look(&database).map_err(|error| broken(error.into()))?;
         let version = migrate::check(&sql).map_err(|error| error.of(&database))?;
+        if version == 0 {
+            return Ok(vec![without_data(path, &counted)]);
+        }
         let mut findings = Vec::new();
         findings.push(structure(&sql, told).map_err(broken)?);
         if version < migrate::known() {
@@ -72,7 +75,7 @@ impl DataDir {
             findings.push(Finding { check: "contents", result: CheckResult::Skipped(why) });
             return Ok(findings);
         }
-        findings.push(commits(path, &sql).map_err(broken)?);
+        findings.push(commits(&counted, &sql).map_err(broken)?);
         for rule in &RULES {
             told(Progress { check: rule.check, rows: None });
             findings.push(rule.look(&sql).map_err(broken)?);
@@ -97,6 +100,37 @@ impl Faults {
         }
     }
 
+    /// What was read. Damage is a fault by this name, and everything else ends the check.
+    fn of<T>(&mut self, read: Result<T, Fault>, name: impl FnOnce(String) -> String) -> Result<Option<T>, Fault> {
+        match read {
+            Ok(read) => Ok(Some(read)),
+            Err(fault) if fault.is_damage() => {
+                self.add(|| name(fault.in_full()));
+                Ok(None)
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// Looks at every row that a query finds, up to where it cannot be read on.
+    fn look_through(
+        &mut self,
+        sql: &Connection,
+        query: &str,
+        look: impl Fn(&mut Self, &Row<'_>) -> rusqlite::Result<()>,
+    ) -> Result<(), Fault> {
+        let mut looked = || -> rusqlite::Result<()> {
+            let mut statement = sql.prepare(query)?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                look(self, row)?;
+            }
+            Ok(())
+        };
+        let looked = looked().map_err(Fault::from);
+        self.of(looked, |why| why).map(drop)
+    }
+
     fn result(self, sound: &str, advice: &'static str) -> CheckResult {
         match self.n {
             0 => CheckResult::Sound(sound.to_owned()),
@@ -110,24 +144,13 @@ fn structure(sql: &Connection, told: Told<'_>) -> Result<Finding, Fault> {
     let check = "structure";
     told(Progress { check, rows: None });
     let mut faults = Faults::default();
-    let mut looked = || -> rusqlite::Result<()> {
-        let mut lines = sql.prepare(&format!("pragma integrity_check({STRUCTURAL_FAULTS_MAX})"))?;
-        let mut rows = lines.query([])?;
-        while let Some(row) = rows.next()? {
-            let line: String = row.get(0)?;
-            if line != "ok" {
-                faults.add(|| line);
-            }
+    faults.look_through(sql, &format!("pragma integrity_check({STRUCTURAL_FAULTS_MAX})"), |faults, row| {
+        let line: String = row.get(0)?;
+        if line != "ok" {
+            faults.add(|| line);
         }
         Ok(())
-    };
-    if let Err(error) = looked() {
-        let fault = Fault::from(error);
-        if !fault.is_damage() {
-            return Err(fault);
-        }
-        faults.add(|| fault.in_full());
-    }
+    })?;
     let result = faults.result(
         "all pages, rows and indexes fit together",
         "stop the server, keep a copy of the data directory, and restore a backup",
@@ -135,18 +158,37 @@ fn structure(sql: &Connection, told: Told<'_>) -> Result<Finding, Fault> {
     Ok(Finding { check, result })
 }
 
+/// There is no database, or one without tables: a new directory, or one that has lost it.
+fn without_data(path: &Path, found: &Found) -> Finding {
+    let result = match open::evidence_of_data(path, found, true) {
+        None => CheckResult::Sound("nothing is stored yet".to_owned()),
+        Some(evidence) => {
+            let database = open::database_in(path);
+            let lost = format!(
+                "{} is missing or empty, but {evidence} shows that events were stored there",
+                database.display()
+            );
+            CheckResult::Faulty {
+                n: 1,
+                named: vec![lost],
+                advice: "the server does not start: restore the database from a backup",
+            }
+        }
+    };
+    Finding { check: "database", result }
+}
+
 /// Whether all is there that was once committed.
-fn commits(path: &Path, sql: &Connection) -> Result<Finding, Fault> {
+fn commits(found: &Found, sql: &Connection) -> Result<Finding, Fault> {
     let check = "commits";
     let counts = open::counts(sql)?;
-    let found = CountFile::read(path).unwrap_or(Found::Unreadable);
     let result = match found {
         Found::Nothing => CheckResult::Skipped(
             "there is no count to compare with: the server writes it from its next start on".to_owned(),
         ),
         Found::Unreadable => CheckResult::Skipped("the count in doorstep.commits cannot be read".to_owned()),
         Found::Record(_) => {
-            let loss = count_file::missing(&found, &counts);
+            let loss = count_file::missing(found, &counts);
             if loss == count_file::Loss::default() {
                 CheckResult::Sound(format!("all {} are there", counts.commits))
             } else {
@@ -174,7 +216,7 @@ fn destination(row: &Row<'_>) -> rusqlite::Result<String> {
     Ok(DestinationId(row::id(row, 0)?).to_string())
 }
 
-const RESTORE: &str = "restore a backup, or abandon what is named here";
+const RESTORE: &str = "restore a backup, or abandon the deliveries named here";
 const REPORT: &str = "please report this: no damage to a file explains it alone";
 
 const RULES: [Rule; 8] = [
@@ -234,7 +276,7 @@ const RULES: [Rule; 8] = [
     },
     Rule {
         check: "backlogs",
-        sound: "what is queued is counted right",
+        sound: "every backlog is counted right",
         query: "select t.id, ifnull(b.queued, 0), (select count(*) from deliveries d where d.destination_id = t.id) as n
                 from destinations t left join backlogs b on b.destination_id = t.id where ifnull(b.queued, 0) <> n",
         name: |row| Ok(format!("{} ({} counted, {} queued)", destination(row)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)),
@@ -268,22 +310,10 @@ const RULES: [Rule; 8] = [
 impl Rule {
     fn look(&self, sql: &Connection) -> Result<Finding, Fault> {
         let mut faults = Faults::default();
-        let mut looked = || -> rusqlite::Result<()> {
-            let mut exceptions = sql.prepare(self.query)?;
-            let mut rows = exceptions.query([])?;
-            while let Some(row) = rows.next()? {
-                let name = (self.name)(row).unwrap_or_else(|_| "one whose ID cannot be read".to_owned());
-                faults.add(|| name);
-            }
+        faults.look_through(sql, self.query, |faults, row| {
+            faults.add(|| (self.name)(row).unwrap_or_else(|_| "one whose ID cannot be read".to_owned()));
             Ok(())
-        };
-        if let Err(error) = looked() {
-            let fault = Fault::from(error);
-            if !fault.is_damage() {
-                return Err(fault);
-            }
-            faults.add(|| fault.in_full());
-        }
+        })?;
         Ok(Finding { check: self.check, result: faults.result(self.sound, self.advice) })
     }
 }
@@ -313,20 +343,11 @@ fn sealed(sql: &Connection, keys: Option<Keyring>, told: Told<'_>) -> Result<Vec
 
 fn secrets(sql: &Connection, keys: &Keyring) -> Result<CheckResult, Fault> {
     let mut faults = Faults::default();
-    let ids: Vec<[u8; 16]> = sql
-        .prepare("select id from destinations order by id")?
-        .query_map([], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
     let mut previous = None;
-    for id in ids {
-        let id = DestinationId(u128::from_be_bytes(id));
+    for id in ids(sql, "select id from destinations order by id")? {
+        let id = DestinationId(id);
         let read = catalog::destinations(sql, keys, previous.replace(id), 1);
-        if let Err(fault) = read {
-            if !fault.is_damage() {
-                return Err(fault);
-            }
-            faults.add(|| format!("{id}: {}", fault.in_full()));
-        }
+        faults.of(read, |why| format!("{id}: {why}"))?;
     }
     let advice =
         "the server does not start with these: restore a backup, or delete their rows and make the destinations anew";
@@ -335,22 +356,17 @@ fn secrets(sql: &Connection, keys: &Keyring) -> Result<CheckResult, Fault> {
 
 fn tenant_keys(sql: &Connection, keys: &Keyring) -> Result<CheckResult, Fault> {
     let mut faults = Faults::default();
-    let ids: Vec<[u8; 16]> = sql
-        .prepare("select tenant_id from tenant_keys order by tenant_id")?
-        .query_map([], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
-    for id in ids {
-        let tenant_id = TenantId(u128::from_be_bytes(id));
-        if let Err(fault) = payload::read_key(sql, keys, tenant_id) {
-            if !fault.is_damage() {
-                return Err(fault);
-            }
-            faults.add(|| format!("{tenant_id}: {}", fault.in_full()));
-        }
+    for id in ids(sql, "select tenant_id from tenant_keys order by tenant_id")? {
+        let tenant_id = TenantId(id);
+        faults.of(payload::read_key(sql, keys, tenant_id), |why| format!("{tenant_id}: {why}"))?;
     }
     let advice =
         "events of these tenants are neither taken nor delivered: restore the rows of tenant_keys from a backup";
     Ok(faults.result("the key of every tenant can be read", advice))
+}
+
+fn ids(sql: &Connection, query: &str) -> Result<Vec<u128>, Fault> {
+    Ok(sql.prepare(query)?.query_map([], |row| row::id(row, 0))?.collect::<Result<_, _>>()?)
 }
 
 const PAYLOADS: &str = concat!(
@@ -376,11 +392,7 @@ fn payloads(sql: &Connection, keys: &Keyring, told: Told<'_>) -> Result<CheckRes
                 Ok(Some(row)) => row,
                 Ok(None) => break,
                 Err(error) => {
-                    let fault = Fault::from(error);
-                    if !fault.is_damage() {
-                        return Err(fault);
-                    }
-                    faults.add(|| format!("behind the {after}th event: {}", fault.in_full()));
+                    faults.of::<()>(Err(error.into()), |why| format!("behind the {after}th event: {why}"))?;
                     return Ok(faults.result("", RESTORE));
                 }
             };
@@ -389,13 +401,10 @@ fn payloads(sql: &Connection, keys: &Keyring, told: Told<'_>) -> Result<CheckRes
                 row.get_ref("payload_key")?.data_type() == rusqlite::types::Type::Null
                     && row.get_ref("digest")?.data_type() == rusqlite::types::Type::Null,
             );
-            if let Err(fault) = opener.event(row) {
-                if !fault.is_damage() {
-                    return Err(fault);
-                }
+            faults.of(opener.event(row), |why| {
                 let name = row.get::<_, String>("id").unwrap_or_else(|_| format!("the {after}th event"));
-                faults.add(|| format!("{name}: {}", fault.in_full()));
-            }
+                format!("{name}: {why}")
+            })?;
         }
         if n == before {
             break;

@@ -188,6 +188,8 @@ impl DataDir {
         digest::load_or_make(&connection, &mut keys).map_err(broken)?;
         let keys = Arc::new(keys);
         let counts = counts(&connection).map_err(broken)?;
+        // An older copy counts nothing before it is up to date.
+        let state = state.unwrap_or_else(|| State { loss: self.report_loss(&found, &counts), check: None });
         let started = |source| OpenError::Io { path: self.path.clone(), source };
         let count_file = CountFile::start(&self.path, &found, counts).map_err(started)?;
         let writer = Writer::new(connection, Arc::clone(&keys), limits.quota, count_file).map_err(broken)?;
@@ -230,43 +232,21 @@ impl DataDir {
             tracing::warn!(%error, file = count_file::FILE, "the count of commits cannot be read");
             Found::Unreadable
         });
-        if Self::holds_data(&self.path) {
-            return Ok(found);
+        let evidence = evidence_of_data(&self.path, &found, self.is_new()?);
+        match evidence {
+            Some(evidence) => Err(OpenError::Emptied { database: self.database(), evidence }),
+            None => Ok(found),
         }
-        let log = log_of(&self.database());
-        let evidence = match &found {
-            Found::Record(record) if record.counts.commits > 0 => count_file::FILE.to_owned(),
-            _ if log.metadata().is_ok_and(|file| file.len() > 0) => format!("{DATABASE}-wal"),
-            Found::Nothing | Found::Unreadable | Found::Record(_) => return Ok(found),
-        };
-        Err(OpenError::Emptied { database: self.database(), evidence })
     }
 
-    /// What is known of this database before anything is written to it.
-    fn look_at(&self, sql: &mut Connection, found: &Found, limits: &SqliteLimits) -> Result<State, OpenError> {
+    /// What is known of this database before anything is written to it; `None` if it is from before commits were counted.
+    fn look_at(&self, sql: &mut Connection, found: &Found, limits: &SqliteLimits) -> Result<Option<State>, OpenError> {
         let broken = |fault: Fault| self.broken(fault);
         if migrate::check(sql).map_err(|error| error.of(&self.database()))? < COUNTS_SINCE {
-            return Ok(State::default());
+            return Ok(None);
         }
         let counts = counts(sql).map_err(broken)?;
-        let missing = count_file::missing(found, &counts);
-        if let Some(loss) = count_file::newly_missing(found, &counts) {
-            let kept = self.keep_log(counts.commits);
-            tracing::error!(
-                commits = loss.commits,
-                events = loss.events,
-                deliveries = loss.deliveries,
-                attempts = loss.attempts,
-                log_kept = kept,
-                "data is missing: {loss}. {LOSS_ADVICE}"
-            );
-        } else if missing != Loss::default() {
-            tracing::warn!(
-                commits = missing.commits,
-                events = missing.events,
-                "data is missing since an earlier start: {missing}. {LOSS_ADVICE}"
-            );
-        }
+        let loss = self.report_loss(found, &counts);
         match found {
             Found::Nothing | Found::Unreadable if counts != Counts::default() => tracing::warn!(
                 file = count_file::FILE,
@@ -284,7 +264,30 @@ impl DataDir {
                 Some(check)
             }
         };
-        Ok(State { loss: (missing != Loss::default()).then_some(missing), check })
+        Ok(Some(State { loss, check }))
+    }
+
+    /// What is missing from a database with these counts, which is logged too.
+    fn report_loss(&self, found: &Found, counts: &Counts) -> Option<Loss> {
+        let missing = count_file::missing(found, counts);
+        if let Some(loss) = count_file::newly_missing(found, counts) {
+            let kept = self.keep_log(counts.commits);
+            tracing::error!(
+                commits = loss.commits,
+                events = loss.events,
+                deliveries = loss.deliveries,
+                attempts = loss.attempts,
+                log_kept = kept,
+                "data is missing: {loss}. {LOSS_ADVICE}"
+            );
+        } else if missing != Loss::default() {
+            tracing::warn!(
+                commits = missing.commits,
+                events = missing.events,
+                "data is missing since an earlier start: {missing}. {LOSS_ADVICE}"
+            );
+        }
+        (missing != Loss::default()).then_some(missing)
     }
 
     /// Copies the log before SQLite writes over it: somebody may still find in it what is missing.
@@ -311,6 +314,19 @@ impl DataDir {
 
 pub(super) fn database_in(directory: &Path) -> PathBuf {
     directory.join(DATABASE)
+}
+
+/// The file that shows that something was stored in this directory, although its database is gone (`is_new`).
+pub(super) fn evidence_of_data(directory: &Path, found: &Found, is_new: bool) -> Option<String> {
+    let log = log_of(&database_in(directory));
+    match found {
+        Found::Record(record) if is_new && record.counts.commits > 0 => Some(count_file::FILE.to_owned()),
+        // A first start that was interrupted leaves a database without tables, and a log.
+        _ if !DataDir::holds_data(directory) && log.metadata().is_ok_and(|file| file.len() > 0) => {
+            Some(format!("{DATABASE}-wal"))
+        }
+        Found::Nothing | Found::Unreadable | Found::Record(_) => None,
+    }
 }
 
 fn log_of(database: &Path) -> PathBuf {

@@ -183,7 +183,7 @@ settings! {
     filter_work_max: u64 = "268435456", Number, value::between(1_048_576, 1 << 40);
     /// Queued deliveries that one tenant may have, unless it has a quota of its own; more are refused with 429. 0 for no limit.
     queued_per_tenant_max: u64 = "10000000", Number, value::between(0, (1 << 53) - 1);
-    /// Bytes of events and attempts that are stored for one tenant, unless it has a quota of its own; more are refused with 429. 0 for no limit; none: half of the data directory's disk.
+    /// Bytes of events and attempts that are stored for one tenant, unless it has a quota of its own; more are refused with 429. 0 for no limit; none: half of what is free on the data directory's disk and taken by the data, at the start.
     stored_bytes_per_tenant_max: Option<u64> = "", Number, value::optional(value::between(0, (1 << 53) - 1));
     /// Whether receivers must consent before anything is sent to a new destination or a changed URL, whatever the tenant chose: true or false. Destinations that exist are left as they are.
     require_verification: bool = "false", Switch, value::switch;

@@ -108,8 +108,8 @@ impl Tale {
             Class::Throttled => self.throttled += 1,
             Class::Transient | Class::Ambiguous | Class::Permanent => self.failed += 1,
         }
-        let (number, took) = (attempted.attempt.number, attempted.attempt.timings.total);
-        let answer = match attempted.attempt.answer {
+        let (number, took) = (attempted.number, attempted.took);
+        let answer = match attempted.answer {
             Answer::Status(status) => status.to_string(),
             Answer::Fault(fault) => format!("no answer ({fault:?})"),
         };

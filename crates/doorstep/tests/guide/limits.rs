@@ -201,6 +201,9 @@ fn the_engine_the_sender_and_the_store_are_bounded_as_the_page_says() {
     says(engine, "writes that wait", &[count(writer.jobs_max)]);
     says(engine, "bytes of writes that wait", &[mib(writer.bytes_max)]);
     says(engine, "writes in one transaction", &[count(writer::BATCH_MAX)]);
+    says(engine, "events and deliveries written in one transaction", &[count(writer::BATCH_ROWS_MAX)]);
+    let waiting = "events and deliveries of one tenant that wait to be written, of requests with more than 16";
+    says(engine, waiting, &[count(writer::UNCOUNTED_ROWS_MAX), count(writer::ROWS_PER_TENANT_MAX)]);
     says(engine, "payloads kept in memory for deliveries to come", &[mib(events::CACHED_BYTES_MAX)]);
     let at_once = [count(asking::ASKED_AT_ONCE_MAX), count(asking::ASKED_PER_TENANT_MAX)];
     says(engine, "receivers asked for consent at once", &at_once);

@@ -40,7 +40,7 @@ async fn an_event_over_its_tenants_quota_is_refused_with_what_and_how_much() {
     let usage = server.get(&format!("{at}/usage")).await.body;
     assert_eq!(usage["queued_deliveries"], json!({ "used": 2, "limit": 2 }));
     let stored = usage["stored_bytes"]["used"].as_u64().unwrap();
-    assert!(stored > 2 * 1_000 && usage["stored_bytes"]["limit"].is_u64(), "half of the disk: {usage}");
+    assert!(stored > 2 * 1_000 && usage["stored_bytes"]["limit"].is_u64(), "half of the room on the disk: {usage}");
 
     // The bytes count across a restart, and another limit is in force at once.
     let server = server.restart(&[("DOORSTEP_ALLOW_TARGETS", "127.0.0.0/8")]);

@@ -227,6 +227,49 @@ fn a_database_that_is_gone_is_not_made_anew() {
     }
 }
 
+/// SQLite makes such a file of a database whose log is lost before the first checkpoint; so does whoever opens a new one by hand.
+#[test]
+fn a_database_without_tables_is_empty_too() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(filled(directory.path(), 3));
+    std::fs::remove_file(directory.path().join("doorstep.db")).unwrap();
+    database(directory.path()).execute_batch("create table t (n integer); drop table t").unwrap();
+    assert!(directory.path().join("doorstep.db").metadata().unwrap().len() > 0);
+    let refused = open(directory.path()).unwrap_err();
+    assert!(matches!(refused, OpenError::Emptied { .. }), "{refused:?}");
+    let found = faulty(directory.path(), None);
+    assert!(found.iter().any(|(check, ..)| *check == "database"), "{found:?}");
+}
+
+/// A backup from before commits were counted.
+#[test]
+fn an_older_copy_of_an_older_version_is_noticed_at_its_first_start() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(filled(directory.path(), 3));
+    std::fs::remove_file(directory.path().join("doorstep.db")).unwrap();
+    let sql = database(directory.path());
+    sql.execute_batch(include_str!("../migrations/0001_start.sql")).unwrap();
+    sql.pragma_update(None, "user_version", 1).unwrap();
+    drop(sql);
+    let store = open(directory.path()).unwrap();
+    let loss = store.state().loss.expect("nothing of it is there");
+    assert_eq!((loss.events, loss.deliveries), (3, 3));
+    assert_eq!(store.state().check, None);
+    drop(store);
+    assert_eq!(open(directory.path()).unwrap().state().loss, Some(loss), "it is counted once");
+}
+
+#[test]
+fn a_deep_check_does_not_take_a_lost_database_for_a_new_one() {
+    let directory = tempfile::tempdir().unwrap();
+    assert_eq!(faulty(directory.path(), None), [], "nothing was ever stored here");
+    drop(filled(directory.path(), 3));
+    std::fs::remove_file(directory.path().join("doorstep.db")).unwrap();
+    let found = faulty(directory.path(), None);
+    let [("database", 1, named)] = &found[..] else { panic!("{found:?}") };
+    assert!(named.contains("doorstep.db is missing or empty, but doorstep.commits shows"), "{named}");
+}
+
 /// Bytes changed all over the files: whatever is said of it, nothing panics, and nothing wrong is handed out.
 #[test]
 fn a_file_that_was_damaged_anywhere_is_refused_or_read_as_far_as_it_is_sound() {
