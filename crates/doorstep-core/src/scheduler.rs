@@ -181,7 +181,7 @@ impl Scheduler {
             return None;
         }
         let lane = self.key(delivery.destination_id).and_then(|key| self.lane(key));
-        let gate = lane.and_then(|lane| lane.own_hold(now).or(lane.blocked));
+        let gate = lane.and_then(|lane| lane.own_hold(now).or(lane.blocked.map(|hold| self.as_it_is(hold, lane))));
         let why = if delivery.unreadable > 0 { Why::UnreadablePayload } else { Why::DueTime };
         let due = (delivery.due_at > now).then(|| Hold::until(why, delivery.due_at));
         Some(match (due, gate) {
@@ -191,6 +191,12 @@ impl Scheduler {
             (Some(due), None) => due,
             (None, None) => Hold::for_event(Why::Capacity),
         })
+    }
+
+    /// Room at a host may have been offered to another lane, which has no slot yet: then it is a slot that both wait for.
+    fn as_it_is(&self, hold: Hold, lane: &Lane) -> Hold {
+        let is_host_idle = hold.why == Why::HostConcurrency && self.hosts.in_flight(&lane.plan.host) == 0;
+        if is_host_idle { Hold::for_event(Why::Capacity) } else { hold }
     }
 
     // What happens to destinations.

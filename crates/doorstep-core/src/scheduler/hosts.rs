@@ -36,6 +36,11 @@ impl Hosts {
         host.shares.allows(0, tenant_id, in_flight, max - host.in_flight)
     }
 
+    /// Requests that are out to this host.
+    pub(super) fn in_flight(&self, host: &Arc<str>) -> usize {
+        self.hosts.get(host).map_or(0, |host| host.in_flight)
+    }
+
     pub(super) fn enter(&mut self, host: &Arc<str>, tenant_id: TenantId, weight: u32) {
         let Some(max) = self.max else { return };
         let host = self.hosts.entry(Arc::clone(host)).or_insert_with(|| Host::new(max));

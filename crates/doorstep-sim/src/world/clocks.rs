@@ -64,6 +64,11 @@ impl Clocks {
         Ok(())
     }
 
+    /// A process stops in order, and writes how far its clock has come.
+    pub(super) fn stop(&mut self) {
+        self.record = self.schedule.record(self.reading().wall);
+    }
+
     /// A process starts. `newest` is the latest time in the store.
     pub(super) fn start(&mut self, now: Timestamp, newest: Option<Timestamp>) -> Verdict {
         let elapsed = now.since(self.told_at) + self.schedule.now().since(self.record.at);

@@ -87,6 +87,7 @@ impl World {
         if self.process.as_ref().is_some_and(done) {
             self.note(|| "the process has stopped".to_owned());
             self.checker.stopped()?;
+            self.clocks.stop();
             (self.process, self.stopping) = (None, false);
             self.lives += 1;
             self.soon(60_000, Happening::Starts);

@@ -156,6 +156,9 @@ fn each_bad_value_is_answered_with_what_would_be_right() {
     for (name, value, told) in [
         ("DOORSTEP_LISTEN", "localhost:8080", "IP address and a port"),
         ("DOORSTEP_DATA_DIR", "", "path of a directory"),
+        ("DOORSTEP_LOG_LEVEL", "inof", "`inof` is no level"),
+        ("DOORSTEP_LOG_LEVEL", "warn,doorstep_engine", "`doorstep_engine` is no level"),
+        ("DOORSTEP_LOG_LEVEL", "info,", "use error, warn, info, debug or trace"),
         ("DOORSTEP_THROTTLE_WAITS_MS", "", "give 1 to 16 waits"),
         ("DOORSTEP_THROTTLE_WAITS_MS", "60000,5", "give a whole number from 1000 to 2592000000, for each wait"),
         ("DOORSTEP_POLICIES", "{\"standard\": {\"strategy\": \"fixed\"}}", "\"standard\" comes with Doorstep"),

@@ -12,6 +12,7 @@ use doorstep_engine::sender::TlsVersion;
 use doorstep_server::auth::{KEY_BYTES_MAX, Proxies};
 use reqwest::Url;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 use crate::master_key::{self, KeyBytes};
 
@@ -189,9 +190,12 @@ pub(super) fn log_format(text: &str) -> Result<LogFormat, String> {
 }
 
 pub(super) fn log_level(text: &str) -> Result<String, String> {
-    let fault = match text {
-        "" => Some(String::new()),
-        _ => EnvFilter::try_new(text).err().map(|fault| format!(" ({fault})")),
+    // A word alone would be taken for the name of a part, and everything else would go unlogged: most likely it is a slip.
+    let is_slip = |part: &str| part.is_empty() || (!part.contains(['=', '[']) && part.parse::<LevelFilter>().is_err());
+    let fault = match text.split(',').map(str::trim).find(|part| is_slip(part)) {
+        Some("") => Some(String::new()),
+        Some(slip) => Some(format!(" (`{slip}` is no level)")),
+        None => EnvFilter::try_new(text).err().map(|fault| format!(" ({fault})")),
     };
     match fault {
         Some(fault) => {

@@ -144,3 +144,35 @@ fn a_destination_that_waits_for_a_slot_does_not_keep_others_from_its_host() {
     let out = desk.answer(offered[0].id, OK);
     assert_eq!(sent(&out), [offered[9].clone()], "a first attempt to the same host goes");
 }
+
+/// Seed 93357 of the simulator: the room at a host is another's, who has no slot to use it with.
+#[test]
+fn whoever_waits_for_a_host_without_a_request_out_waits_for_a_slot() {
+    let limits = SchedulerLimits { in_flight_max: 2, per_host_max: Some(1), reserved_percent: 0, ..Default::default() };
+    let mut desk = Desk::new(limits);
+    let elsewhere = |n: u128| DestinationPlan { host: format!("host-{n}.example").into(), ..plan(n, n) };
+    for destination in [1, 2, 3] {
+        desk.adopt(plan(destination, 10 + destination));
+    }
+    desk.adopt(elsewhere(4));
+    desk.adopt(elsewhere(5));
+    let first = sent(&desk.offer(1, 1));
+    for waits in [2, 3] {
+        assert_eq!(sent(&desk.offer(waits, 1)), [], "its host is busy");
+    }
+    let hold = |desk: &mut Desk| {
+        let waits = desk.delivery(3);
+        desk.scheduler.hold(&waits, desk.now)
+    };
+    assert_eq!(hold(&mut desk), Some(Hold::for_event(Why::HostConcurrency)));
+    let other = sent(&desk.offer(4, 1));
+    assert_eq!((other.len(), sent(&desk.offer(5, 1))), (1, vec![]), "no slot is left");
+    // Its room is offered to destination 2, but the slot goes to destination 5, whose turn it is.
+    let fifth = sent(&desk.answer(first[0].id, OK));
+    assert_eq!(fifth[0].destination_id, DestinationId(5));
+    assert_eq!(hold(&mut desk), Some(Hold::for_event(Why::Capacity)));
+    let second = sent(&desk.answer(fifth[0].id, OK));
+    assert_eq!(second[0].destination_id, DestinationId(2));
+    assert_eq!(hold(&mut desk), Some(Hold::for_event(Why::HostConcurrency)));
+    assert_eq!(sent(&desk.answer(second[0].id, OK))[0].destination_id, DestinationId(3));
+}
