@@ -29,7 +29,7 @@ pub struct Attempt {
 impl Attempt {
     /// Bytes of what was said on either side.
     pub fn content_bytes(&self) -> usize {
-        self.response_body.len() + self.request_headers.len() + self.response_headers.len()
+        self.response_body.len() + self.request_headers.stored_len() + self.response_headers.stored_len()
     }
 
     /// That it was made, and what came of it; nothing of what was said.

@@ -51,7 +51,7 @@ use body::Kept;
 use connection::{Connection, Outgoing};
 use connector::Connector;
 use fault::{NoAnswer, Resend};
-use pool::{Found, Opening, Origin, Pool, Search};
+use pool::{Found, Opening, Pool, Search};
 use prepared::{Cache, Prepared, Target};
 use tls::Tls;
 
@@ -284,7 +284,7 @@ impl Sender {
         let (mut n_not_processed, mut closed_at_reuse) = (0, false);
         loop {
             let (connection, opening) = self.connect(target, &mut search, deadline, timings).await?;
-            let done = self.exchange(connection, opening, &target.origin, outgoing, deadline, timings).await;
+            let done = self.exchange(connection, opening, target, outgoing, deadline, timings).await;
             let resend = match &done {
                 Ok(answered) if answered.closed_idle => Resend::ClosedAtReuse,
                 Ok(_) => Resend::Never,
@@ -312,7 +312,7 @@ impl Sender {
         timings: &mut Timings,
     ) -> Result<(Connection, Option<Opening>), NoAnswer> {
         loop {
-            match self.pool.find(&target.origin, search) {
+            match self.pool.find(&target.origin, target.tenant_id, search) {
                 Found::Pooled(connection) => return Ok((connection, None)),
                 Found::Open(opening) => {
                     let stream = self.connector.open(&target.url, &target.tls, deadline, timings).await?;
@@ -336,7 +336,7 @@ impl Sender {
         &self,
         mut connection: Connection,
         opening: Option<Opening>,
-        origin: &Arc<Origin>,
+        target: &Target,
         outgoing: Outgoing,
         deadline: Instant,
         timings: &mut Timings,
@@ -359,7 +359,7 @@ impl Sender {
                 }
                 let response = submitted.answer(head_by).await;
                 if response.as_ref().is_err_and(|no_answer| no_answer.resend != Resend::NotProcessed) {
-                    self.pool.retire(origin, &lease.0);
+                    self.pool.retire(&target.origin, &lease.0);
                 }
                 response.map(|response| response.map(Either::Right))
             }
@@ -375,7 +375,7 @@ impl Sender {
         // After 101 the receiver speaks another protocol, which nobody asked for.
         let reusable = !body.truncated && head.status != StatusCode::SWITCHING_PROTOCOLS;
         if let (Connection::Single(single), true) = (connection, reusable) {
-            self.pool.keep(origin, single);
+            self.pool.keep(&target.origin, target.tenant_id, single);
         }
         Ok(Answered { status: head.status, headers: head.headers, body, closed_idle })
     }

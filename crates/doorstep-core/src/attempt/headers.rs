@@ -42,7 +42,7 @@ impl KeptHeaders {
     }
 
     /// Bytes that they take.
-    pub fn len(&self) -> usize {
+    pub fn stored_len(&self) -> usize {
         self.json.len()
     }
 
@@ -117,7 +117,7 @@ mod tests {
         for _ in 0..3 {
             headers.push("a", b"b");
         }
-        assert_eq!((headers.len(), headers.json.capacity()), (room, room));
+        assert_eq!((headers.stored_len(), headers.json.capacity()), (room, room));
     }
 
     #[test]

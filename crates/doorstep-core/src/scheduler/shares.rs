@@ -2,7 +2,8 @@
 //!
 //! The more is free, the more a tenant may hold; as slots get short, every tenant's limit falls, and those above it get nothing until some
 //! of theirs are back. A tenant alone gets about half, `k` tenants with receivers that hang an even part each, and for any `k` some stay free.
-//! On top of that an eighth of the slots is kept for tenants that hold none, so that a newcomer finds one at once.
+//! On top of that an eighth of the slots is kept for tenants that hold none, so that a newcomer finds one at once, unless as many
+//! newcomers hang as an eighth has slots: then there are more such tenants than any share could serve.
 //! [Decision 15](../../../../docs/decisions/0015-slots-per-tenant.md) has the reasons.
 //!
 //! Lanes that have to wait do so here, by tenant. Which tenant may go on first depends only on what it holds, so one look at the

@@ -2,12 +2,15 @@
 //!
 //! A pooled connection is not vetted again, so none outlives [`PoolLimits::lifetime`]: by then a verdict on its host may
 //! be another. How many wait is bounded per host and in all; the one that has waited longest goes first.
+//!
+//! An HTTP/1.1 connection is used again by the same tenant alone. Answers are told apart by nothing but their order there: one that
+//! nobody asked for would be taken for the answer to the next request, which must not be another tenant's.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use doorstep_core::id::DestinationId;
+use doorstep_core::id::{DestinationId, TenantId};
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::Instant;
@@ -22,7 +25,7 @@ const READY_WAIT: Duration = Duration::from_secs(1);
 /// how many of them these can take, which may be all. Two, so that one lost packet does not hold up everybody.
 pub const OPENINGS_PER_HOST_MAX: usize = 2;
 
-/// Whom a connection leads to, and as whom. Destinations with the same origin share connections.
+/// Whom a connection leads to, and as whom. Destinations with the same origin share HTTP/2 connections; those of a tenant, all.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Origin {
     pub(super) https: bool,
@@ -90,6 +93,7 @@ struct Host {
 #[derive(Debug)]
 struct Idle {
     number: u64,
+    tenant_id: TenantId,
     since: Instant,
     single: Single,
 }
@@ -164,7 +168,7 @@ impl Pool {
     }
 
     /// A connection that can be used at once, or how to come by one.
-    pub(super) fn find(self: &Arc<Self>, origin: &Arc<Origin>, search: &mut Search) -> Found {
+    pub(super) fn find(self: &Arc<Self>, origin: &Arc<Origin>, tenant_id: TenantId, search: &mut Search) -> Found {
         let now = Instant::now();
         let State { hosts, waiting, .. } = &mut *self.state();
         if !hosts.contains_key(origin) {
@@ -172,7 +176,7 @@ impl Pool {
         }
         let Some(host) = hosts.get_mut(origin) else { unreachable!("it was just put there") };
         if !search.alone
-            && let Some(connection) = self.take(host, waiting, now)
+            && let Some(connection) = self.take(host, tenant_id, waiting, now)
         {
             return Found::Pooled(connection);
         }
@@ -190,13 +194,20 @@ impl Pool {
     }
 
     /// Of the connections that wait, the one that was used last is the likeliest to live.
-    fn take(&self, host: &mut Host, waiting: &mut BTreeMap<u64, Arc<Origin>>, now: Instant) -> Option<Connection> {
+    fn take(
+        &self,
+        host: &mut Host,
+        tenant_id: TenantId,
+        waiting: &mut BTreeMap<u64, Arc<Origin>>,
+        now: Instant,
+    ) -> Option<Connection> {
         host.shared.retain(|one| self.takes_more(one, now));
         if let Some(one) = host.shared.iter_mut().find(|one| one.shared.has_room(self.limits.streams_max)) {
             one.last_taken_at = now;
             return Some(Connection::Shared(Arc::clone(&one.shared).lease()));
         }
-        while let Some(idle) = host.singles.pop_back() {
+        let last = |host: &Host| host.singles.iter().rposition(|idle| idle.tenant_id == tenant_id);
+        while let Some(idle) = last(host).and_then(|at| host.singles.remove(at)) {
             waiting.remove(&idle.number);
             if self.is_fresh(&idle, now) && idle.single.is_ready() {
                 return Some(Connection::Single(idle.single));
@@ -206,18 +217,18 @@ impl Pool {
     }
 
     /// Keeps a connection whose answer has been read to its end.
-    pub(super) fn keep(self: &Arc<Self>, origin: &Arc<Origin>, mut single: Single) {
+    pub(super) fn keep(self: &Arc<Self>, origin: &Arc<Origin>, tenant_id: TenantId, mut single: Single) {
         if single.is_closed() {
             return;
         }
         if single.is_ready() {
-            return self.put_back(origin, single);
+            return self.put_back(origin, tenant_id, single);
         }
         // The task that drives it has not come round yet, or the receiver answered before it had read the request.
         let (pool, origin) = (Arc::clone(self), Arc::clone(origin));
         tokio::spawn(async move {
             if single.becomes_ready(Instant::now() + READY_WAIT).await {
-                pool.put_back(&origin, single);
+                pool.put_back(&origin, tenant_id, single);
             }
         });
     }
@@ -245,11 +256,11 @@ impl Pool {
         }
     }
 
-    fn put_back(&self, origin: &Arc<Origin>, single: Single) {
+    fn put_back(&self, origin: &Arc<Origin>, tenant_id: TenantId, single: Single) {
         let now = Instant::now();
         let state = &mut *self.state();
         let number = state.put_back;
-        let idle = Idle { number, since: now, single };
+        let idle = Idle { number, tenant_id, since: now, single };
         if !self.is_fresh(&idle, now) {
             return;
         }

@@ -9,7 +9,7 @@ use doorstep_core::consent;
 use doorstep_core::custom_headers::{self, CustomHeaders};
 use doorstep_core::destination::Destination;
 use doorstep_core::event::Event;
-use doorstep_core::id::{AttemptId, DestinationId};
+use doorstep_core::id::{AttemptId, DestinationId, TenantId};
 use doorstep_core::id_map::IdMap;
 use doorstep_core::outcome::Fault;
 use doorstep_core::output::Output;
@@ -63,6 +63,7 @@ pub(super) struct Prepared {
 pub(super) struct Target {
     pub(super) url: TargetUrl,
     pub(super) origin: Arc<Origin>,
+    pub(super) tenant_id: TenantId,
     /// With the destination's client certificate, if it has one.
     pub(super) tls: Arc<ClientConfig>,
     path: Uri,
@@ -195,7 +196,7 @@ impl Target {
         // Who has proved who they are does not lend their connection to somebody else, nor to who they were before.
         let own = (!destination.settings.tls.is_usual()).then_some((destination.id, destination.version));
         let origin = Arc::new(Origin { https: url.is_https(), host, port: url.port(), own });
-        Ok(Self { origin, tls, path: path.into(), absolute, url })
+        Ok(Self { origin, tenant_id: destination.tenant_id, tls, path: path.into(), absolute, url })
     }
 
     pub(super) fn outgoing(&self, headers: HeaderMap, body: Bytes) -> Outgoing {

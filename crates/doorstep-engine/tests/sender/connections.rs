@@ -47,6 +47,32 @@ async fn destinations_of_one_host_share_connections() {
     assert_eq!(receiver.n_connections(), 1);
 }
 
+/// Whoever can write to a connection what they like could answer the next request on it before its receiver does.
+#[tokio::test]
+async fn tenants_do_not_share_connections_on_which_answers_go_by_their_order() {
+    let receiver = Receiver::start(|mut peer, _| async move {
+        let mut taken_over = false;
+        while let Some(request) = peer.read_request().await {
+            taken_over |= request.line.contains("hostile");
+            let status = if taken_over { "200 OK" } else { "503 Service Unavailable" };
+            peer.write(format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n")).await;
+        }
+    })
+    .await;
+    let bench = Bench::default();
+    let order = |path: &str, tenant: u128| {
+        let mut order = Order::to(format!("{}&{path}", receiver.url()));
+        (order.destination.id.0, order.destination.tenant_id.0) = (tenant, tenant);
+        order
+    };
+    let (hostile, sound) = (order("hostile", 1), order("sound", 2));
+    for _ in 0..3 {
+        expect_status(&bench.send(&hostile).await, 200);
+        expect_status(&bench.send(&sound).await, 503);
+    }
+    assert_eq!(receiver.n_connections(), 2, "each has its own, and uses it again");
+}
+
 #[tokio::test]
 async fn a_connection_whose_answer_was_not_read_to_its_end_is_not_used_again() {
     let length = BODY_BYTES_MAX + 1;
