@@ -207,6 +207,8 @@ pub struct Health {
     pub in_flight: usize,
     /// How often a payload could not be read when its delivery's turn came, since the start.
     pub unreadable_payloads: u64,
+    /// How often something else that is stored could not be read or written because it is damaged, since the start.
+    pub damage_met: u64,
 }
 
 /// Why the engine could not do it. Whatever was asked for did not happen.

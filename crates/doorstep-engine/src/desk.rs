@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use doorstep_core::address::AddressRules;
@@ -535,6 +536,8 @@ impl Engine for Desk {
                 sends: in_flight.is_ok(),
                 in_flight: in_flight.unwrap_or(0),
                 unreadable_payloads: self.ingest.events.unreadable.total(),
+                damage_met: self.ingest.events.damage_met.load(Ordering::Relaxed)
+                    + self.ingest.writer.commits().damaged.load(Ordering::Relaxed),
             })
         })
     }

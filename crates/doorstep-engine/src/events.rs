@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::error::Error;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use doorstep_core::event::Event;
 use doorstep_core::id::TenantId;
 use doorstep_core::id_map::IdMap;
-use doorstep_core::store::{Store, StoredEvent, Unreadable};
+use doorstep_core::store::{Store, StoreError, StoredEvent, Unreadable};
 
 use crate::unreadable::UnreadablePayloads;
 
@@ -23,6 +24,8 @@ pub struct Events {
     cache: Mutex<Cache>,
     /// Those that could not be read.
     pub unreadable: UnreadablePayloads,
+    /// How often something else could not be read because it is damaged.
+    pub damage_met: AtomicU64,
 }
 
 impl std::fmt::Debug for Events {
@@ -59,7 +62,12 @@ pub enum Found {
 
 impl Events {
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, cache: Mutex::default(), unreadable: UnreadablePayloads::default() }
+        Self {
+            store,
+            cache: Mutex::default(),
+            unreadable: UnreadablePayloads::default(),
+            damage_met: AtomicU64::new(0),
+        }
     }
 
     /// For `remember`: taken before the event is written.
@@ -118,9 +126,17 @@ impl Events {
         match self.store.events(seqs.clone()).await {
             Ok(read) => seqs.into_iter().zip(read).collect(),
             Err(fault) => {
+                self.note_damage(&fault);
                 tracing::error!(error = %fault, source = ?fault.source(), "events could not be read from the store; will retry");
                 IdMap::default()
             }
+        }
+    }
+
+    /// Counts what does not pass by itself.
+    pub(crate) fn note_damage(&self, fault: &StoreError) {
+        if let StoreError::Corrupt(_) = fault {
+            self.damage_met.fetch_add(1, Ordering::Relaxed);
         }
     }
 

@@ -3,6 +3,7 @@
 //! One task owns the scheduler. It takes whatever has happened since, tells it all, and then does what follows in
 //! groups: one write, one read of the store, one look-up of events; each request is a task of its own.
 
+use std::error::Error;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -396,10 +397,14 @@ impl Run {
     async fn read(&mut self, reads: Vec<(Ticket, DueQuery)>) {
         let barrier = self.parts.writer.write_for_certain(Vec::new()).await;
         let (store, writer, handle) = (Arc::clone(&self.parts.store), self.parts.writer.clone(), self.handle.clone());
+        let events = Arc::clone(&self.parts.events);
         self.tasks.spawn(async move {
             let (tickets, queries): (Vec<Ticket>, Vec<DueQuery>) = reads.into_iter().unzip();
             let pages = match barrier.written().await {
-                Ok(_) => store.due(queries).await.map_err(|fault| fault.to_string()),
+                Ok(_) => store.due(queries).await.map_err(|fault| {
+                    events.note_damage(&fault);
+                    in_full(&fault)
+                }),
                 Err(fault) => Err(fault.to_string()),
             };
             // It may have seen writes that nobody has told of yet.
@@ -482,6 +487,11 @@ impl Run {
             let _ = handle.inputs.send(Message::Overdue(deliveries, next.ok().flatten())).await;
         });
     }
+}
+
+/// With its causes: which row, and what is wrong with it.
+fn in_full(fault: &StoreError) -> String {
+    fault.source().map_or_else(|| fault.to_string(), |source| format!("{fault}: {source}"))
 }
 
 async fn send_one(sender: Arc<dyn Sender>, parcel: Parcel, handle: Handle) {

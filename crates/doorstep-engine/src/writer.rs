@@ -183,6 +183,8 @@ pub struct Commits {
     pub writes: AtomicU64,
     /// In microseconds, together.
     pub took: AtomicU64,
+    /// Batches that met damage.
+    pub damaged: AtomicU64,
 }
 
 impl Commits {
@@ -348,6 +350,7 @@ impl Loop {
                 let is_damaged = matches!(fault, StoreError::Corrupt(_));
                 self.keep_or_fail(batch, Arc::new(fault));
                 if is_damaged {
+                    self.commits.damaged.fetch_add(1, Ordering::Relaxed);
                     self.write_around_damage().await;
                 }
                 is_damaged

@@ -16,7 +16,7 @@ use doorstep_core::gate::{Hold, Why};
 use doorstep_core::id::{DeliveryId, DestinationId};
 use doorstep_core::outcome::{Class, Outcome};
 use doorstep_core::retry::{DeadReason, Decision};
-use doorstep_core::scheduler::DestinationPlan;
+use doorstep_core::scheduler::{DestinationPlan, SchedulerLimits};
 use doorstep_core::time::Timestamp;
 
 pub use facts::Facts;
@@ -51,7 +51,7 @@ struct Watched {
     /// It never does anything wrong, and neither does anything but other receivers.
     undisturbed: bool,
     n_accepted: u64,
-    /// For so many of its requests at once there is room, whatever others do.
+    /// For so many of its requests at once there is room, whatever others do, and in the window that is read at once.
     room: u32,
     /// A person removed it, and that is written; and the scheduler knows.
     removed: bool,
@@ -103,11 +103,13 @@ const ROOM_FOR_ALL: usize = 1_000;
 
 impl Checker {
     /// `plans`: each destination, and whether it and everything around it but the other receivers is well.
-    pub fn new(plans: Vec<(DestinationPlan, bool)>, in_flight_max: usize, per_host_max: Option<usize>) -> Self {
+    pub fn new(plans: Vec<(DestinationPlan, bool)>, limits: &SchedulerLimits) -> Self {
+        let SchedulerLimits { in_flight_max, per_host_max, window_max, .. } = *limits;
+        let window_max = u32::try_from(window_max).unwrap_or(u32::MAX);
         let watched = |plan: DestinationPlan, well: bool| Watched {
             undisturbed: well && plan.ordering == Ordering::Unordered && plan.limits.burst > 5,
             n_accepted: 0,
-            room: if in_flight_max >= ROOM_FOR_ALL { plan.limits.concurrency } else { 1 },
+            room: if in_flight_max >= ROOM_FOR_ALL { plan.limits.concurrency.min(window_max) } else { 1 },
             removed: false,
             dropped: false,
             plan,

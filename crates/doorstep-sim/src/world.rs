@@ -163,7 +163,7 @@ impl World {
         let watched =
             |(plan, receiver): &(DestinationPlan, Receiver)| (plan.clone(), calm && receiver.is_always_well());
         let plans = scenario.destinations.iter().map(watched).collect();
-        let checker = Checker::new(plans, scenario.limits.in_flight_max, scenario.limits.per_host_max);
+        let checker = Checker::new(plans, &scenario.limits);
         let mut world = Self {
             checker,
             dice: SeededDice::new(seed ^ 0x5EED),

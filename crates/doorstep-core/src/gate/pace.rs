@@ -147,10 +147,12 @@ impl Pace {
         self.next_at = self.next_at.max(micros(until));
     }
 
-    /// A person ended the throttle: sending goes on now, but never faster than configured.
+    /// A person ended the throttle: sending goes on now, but never faster than configured. A burst that was used up is not given
+    /// again.
     pub(super) fn cleared(&mut self, limits: &GateLimits, now: Timestamp) {
         self.learned.resumes_at(now);
-        self.next_at = self.next_at.min(micros(now).saturating_add(limits.rate.interval()));
+        let ahead = self.burst(limits).saturating_mul(limits.rate.interval());
+        self.next_at = self.next_at.min(micros(now).saturating_add(ahead));
     }
 
     /// Nothing is sent from now on, by a person's wish.

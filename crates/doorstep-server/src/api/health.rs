@@ -86,6 +86,12 @@ async fn ready(State(app): State<Arc<App>>) -> Response {
                     health.unreadable_payloads
                 ));
             }
+            if health.damage_met > 0 {
+                warnings.push(format!(
+                    "the database is damaged, which was met {} times since the start: see the log, and run `doorstep check --deep`",
+                    health.damage_met
+                ));
+            }
         }
         None => reasons.push("the engine does not answer"),
     }
@@ -150,7 +156,13 @@ mod tests {
         let ask = async || {
             asked.set(asked.get() + 1);
             tokio::task::yield_now().await;
-            Ok::<_, ()>(Health { writes: true, sends: true, in_flight: asked.get(), unreadable_payloads: 0 })
+            Ok::<_, ()>(Health {
+                writes: true,
+                sends: true,
+                in_flight: asked.get(),
+                unreadable_payloads: 0,
+                damage_met: 0,
+            })
         };
         let seen = futures_util::future::join_all((0..1_000).map(|_| last.get(ask()))).await;
         assert_eq!((asked.get(), seen.iter().flatten().count()), (1, 1_000));
@@ -168,7 +180,7 @@ mod tests {
     }
     #[test]
     fn what_the_engine_does_not_say_is_left_out_and_not_taken_for_0() {
-        let health = Health { writes: true, sends: true, in_flight: 3, unreadable_payloads: 7 };
+        let health = Health { writes: true, sends: true, in_flight: 3, unreadable_payloads: 7, damage_met: 0 };
         let told = figures(&Counts::default(), 2, Some(&health));
         for line in
             ["doorstep_in_flight_requests 3", "doorstep_unreadable_payloads_total 7", "doorstep_store_warnings 2"]

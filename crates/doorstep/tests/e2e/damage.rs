@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::support::{Home, KEY, Listener, Server, text};
+use crate::support::{Home, KEY, Listener, Server, text, until};
 
 fn database(home: &Home) -> Connection {
     Connection::open(home.data().join("doorstep.db")).unwrap()
@@ -264,4 +264,21 @@ fn a_damaged_gate_is_named_and_so_is_a_count_of_commits_that_is_gone() {
     client.delivery_in(&damaged, &event, "delivered");
     let log = server.log();
     assert!(log.contains("the count of commits is missing or damaged"), "{log}");
+}
+
+/// Its row was damaged, not its payload.
+#[test]
+fn damage_that_stops_a_destination_is_told_by_readyz() {
+    let home = Home::new();
+    let (server, listener) = (Server::start(&home), Listener::start(&[]));
+    let mut client = server.client();
+    let tenant = client.tenant();
+    let destination = text(&client.destination(&tenant, &listener.url("/"), json!({})), "id");
+    client.tell(&destination, "pause");
+    client.event(&tenant, json!({}));
+    stop(server);
+    assert_eq!(database(&home).execute("update deliveries set attempts = -1", []).unwrap(), 1);
+    let server = Server::start(&home);
+    server.client().tell(&destination, "resume");
+    until("a warning", || warnings(&server).contains("the database is damaged").then_some(()));
 }

@@ -103,6 +103,21 @@ fn a_person_can_clear_a_throttle() {
     bench.pass(Millis(1)).send(OK);
 }
 
+/// Seed 488031 of the simulator.
+#[test]
+fn whoever_clears_a_throttle_gets_no_further_burst() {
+    let mut bench = Bench::new();
+    bench.limits.rate = Rate::per_second(1);
+    bench.limits.burst = 5;
+    for _ in 0..5 {
+        bench.send(OK);
+    }
+    let held = bench.held();
+    assert_eq!(held.why, Why::Pace);
+    bench.gate.clear_throttle(&bench.limits, bench.now);
+    assert_eq!(bench.held(), held);
+}
+
 fn unavailable(secs: impl Into<Option<u64>>) -> Outcome {
     Outcome::Failed { status: 503, wait: secs.into().map(Millis::from_secs) }
 }
