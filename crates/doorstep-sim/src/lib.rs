@@ -1,7 +1,7 @@
 //! What Doorstep doubts: its own decisions, under a virtual clock.
 //!
 //! [`world`] runs the scheduler, the gates and the memory store against hostile receivers and faults, and [`checker`] asks
-//! after every step whether the promises still hold. [`arena`] measures instead: [`limits`] and [`storm`].
+//! after every step whether the promises still hold. [`arena`] measures instead: [`limits`], [`capacity`] and [`storm`].
 //!
 //! ```
 //! let report = doorstep_sim::check::check(42, false).expect("every promise is kept in this world");
@@ -21,4 +21,5 @@ pub mod check;
 pub mod arena;
 pub mod senders;
 pub mod limits;
+pub mod capacity;
 pub mod storm;

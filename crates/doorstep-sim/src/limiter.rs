@@ -64,6 +64,18 @@ impl Limiter {
         self.kind
     }
 
+    /// The limit changes now. What was used of it stays used.
+    pub fn change(&mut self, capacity: u64, window: Millis, now: Timestamp) {
+        if let State::Bucket { filled, filled_at } = &mut self.state {
+            let gained = now.since(*filled_at).0.saturating_mul(self.capacity);
+            let old = filled.saturating_add(gained).min(self.capacity * self.window.0);
+            // Tokens are counted in parts of a window, and the window is another now.
+            let new = u128::from(old) * u128::from(window.0) / u128::from(self.window.0.max(1));
+            (*filled, *filled_at) = (u64::try_from(new).unwrap_or(u64::MAX), now);
+        }
+        (self.capacity, self.window) = (capacity, window);
+    }
+
     /// Admits a request, or says how long until it would.
     pub fn admit(&mut self, now: Timestamp) -> Result<(), Millis> {
         let (capacity, window) = (self.capacity, self.window);
@@ -84,8 +96,10 @@ impl Limiter {
                 while admitted.front().is_some_and(|first| *first + window <= now) {
                     admitted.pop_front();
                 }
-                if admitted.len() as u64 >= capacity {
-                    return Err((admitted[0] + window).since(now));
+                // More than the capacity are in the window if it has just been lowered.
+                if let Some(over) = (admitted.len() as u64).checked_sub(capacity) {
+                    let last_to_go = admitted[usize::try_from(over).unwrap_or(usize::MAX)];
+                    return Err((last_to_go + window).since(now));
                 }
                 admitted.push_back(now);
                 Ok(())
@@ -104,9 +118,77 @@ impl Limiter {
     }
 }
 
+/// A leaky bucket that is a queue: requests are let through at even intervals, and refused when too many wait.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    /// Microseconds from one request to the next.
+    interval: u64,
+    /// So many may wait.
+    depth: u64,
+    /// Microseconds since the epoch: when the next request is let through.
+    free_at: i64,
+}
+
+/// Nobody waits in a queue for longer, in microseconds, or the request would time out at the sender's end.
+const QUEUED_MAX: u64 = 5_000_000;
+
+impl Queue {
+    pub fn new(interval_micros: u64, depth: u64) -> Self {
+        Self { interval: interval_micros.max(1), depth, free_at: i64::MIN }
+    }
+
+    pub fn change(&mut self, interval_micros: u64) {
+        self.interval = interval_micros.max(1);
+    }
+
+    /// Says how long an admitted request waits in the queue, or how long until there is room for one.
+    pub fn admit(&mut self, now: Timestamp) -> Result<Millis, Millis> {
+        let now = now.0.saturating_mul(1_000);
+        let goes_at = self.free_at.max(now);
+        let waits = goes_at.abs_diff(now);
+        let longest = (self.depth * self.interval).min(QUEUED_MAX);
+        if waits > longest {
+            return Err(Millis((waits - longest).div_ceil(1_000)));
+        }
+        self.free_at = goes_at.saturating_add_unsigned(self.interval);
+        Ok(Millis(waits.div_ceil(1_000)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_that_is_lowered_counts_what_was_used_before() {
+        for kind in Kind::ALL {
+            let start = Timestamp(60_000_000);
+            let mut limiter = Limiter::new(kind, 10, Millis::from_secs(10), start);
+            for _ in 0..8 {
+                assert_eq!(limiter.admit(start), Ok(()), "{kind:?}");
+            }
+            // Half as many per second: a bucket keeps its size and fills more slowly.
+            let bucket = kind == Kind::TokenBucket;
+            let (capacity, window) = if bucket { (10, Millis::from_secs(20)) } else { (5, Millis::from_secs(10)) };
+            limiter.change(capacity, window, start);
+            if bucket {
+                assert_eq!((limiter.admit(start), limiter.admit(start)), (Ok(()), Ok(())));
+            }
+            let wait = limiter.admit(start).unwrap_err();
+            assert!(limiter.admit(start + wait - Millis(1)).is_err(), "{kind:?}");
+            assert_eq!(limiter.admit(start + wait), Ok(()), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_queue_lets_requests_through_evenly_and_refuses_when_it_is_full() {
+        let start = Timestamp(60_000_000);
+        let mut queue = Queue::new(100_000, 3);
+        let waits: Vec<_> = (0..5).map(|_| queue.admit(start)).collect();
+        assert_eq!(waits, [Ok(Millis(0)), Ok(Millis(100)), Ok(Millis(200)), Ok(Millis(300)), Err(Millis(100))]);
+        assert!(queue.admit(start + Millis(99)).is_err());
+        assert_eq!(queue.admit(start + Millis(100)), Ok(Millis(300)));
+    }
 
     #[test]
     fn each_kind_admits_its_capacity_and_tells_the_truth_about_the_wait() {

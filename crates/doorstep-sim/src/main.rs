@@ -2,11 +2,14 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command for people")]
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
 use doorstep_core::time::Millis;
+use doorstep_sim::capacity::target::Target;
+use doorstep_sim::capacity::{judge_all, report};
 use doorstep_sim::check::{check, check_all};
 use doorstep_sim::limiter::Kind;
 use doorstep_sim::limits::{self, Limit, Measured, Who};
@@ -43,6 +46,33 @@ enum What {
         #[arg(long = "limit", value_parser = read_limit)]
         limits: Vec<(u64, Millis)>,
     },
+    /// Judge senders on receivers drawn at random, against the best obedient sender. Prints Markdown tables.
+    Capacity {
+        /// How many receivers to draw.
+        #[arg(long, default_value_t = 100)]
+        receivers: u64,
+        /// The seed of the first receiver; each further one has the next seed.
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+        /// Virtual minutes for each receiver, from 6 to 1440.
+        #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(6..=1_440))]
+        minutes: u64,
+        /// Judge the named receivers instead, one row for each.
+        #[arg(long, conflicts_with_all = ["receivers", "seed"])]
+        named: bool,
+        /// Judge the receiver of this seed alone; with --named, that of this number.
+        #[arg(long, conflicts_with_all = ["receivers", "seed"])]
+        receiver: Option<u64>,
+        /// With --receiver: print what each sender had, in slices of ten seconds.
+        #[arg(long, requires = "receiver")]
+        trace: bool,
+        /// Print a line of JSON for each receiver instead of the tables.
+        #[arg(long, conflicts_with = "trace")]
+        json: bool,
+        /// Also write the distribution as a picture to this file.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<std::path::PathBuf>,
+    },
     /// What a receiver meets when it comes back from an outage, as a Markdown table.
     Storm {
         /// Seeds per row; the table shows the worst.
@@ -55,6 +85,21 @@ fn main() -> ExitCode {
     let args = Args::parse();
     match (args.command, args.seed) {
         (Some(What::Limits { seeds, limits }), _) => show_limits(seeds.max(1), &limits),
+        (Some(What::Capacity { receivers, seed, minutes, named, receiver, trace, json, svg }), _) => {
+            let targets = match (named, receiver) {
+                (true, None) => Target::named(),
+                (true, Some(n)) => Target::named().into_iter().filter(|target| target.seed == n).collect(),
+                (false, Some(seed)) => vec![Target::random(seed)],
+                (false, None) => (seed..seed.saturating_add(receivers)).map(Target::random).collect(),
+            };
+            let form = match (trace, json, named || receiver.is_some()) {
+                (true, ..) => Form::Trace,
+                (false, true, _) => Form::Json,
+                (false, false, true) => Form::Rows,
+                (false, false, false) => Form::Summary,
+            };
+            show_capacity(targets, minutes, form, svg.as_deref())
+        }
         (Some(What::Storm { seeds }), _) => show_storm(seeds.max(1)),
         (None, Some(seed)) => replay(seed, args.trace),
         (None, None) => doubt(args.from, args.seeds),
@@ -154,6 +199,58 @@ fn worst(limit: Limit, who: Who, seeds: u64) -> Measured {
         used: a.used.min(b.used),
         refused: a.refused.max(b.refused),
     })
+}
+
+/// How the verdicts on receivers are printed.
+enum Form {
+    Summary,
+    Rows,
+    Json,
+    Trace,
+}
+
+/// Fails if the judge itself is wrong: a sender that is better than the oracle. Missed targets do not fail.
+fn show_capacity(targets: Vec<Target>, minutes: u64, form: Form, svg: Option<&Path>) -> ExitCode {
+    if targets.is_empty() {
+        eprintln!(
+            "no receiver to judge: --receivers must be at least 1, --receiver with --named from 1 to {}",
+            Target::named().len()
+        );
+        return ExitCode::FAILURE;
+    }
+    let n = targets.len();
+    let live = std::io::stderr().is_terminal();
+    let verdicts = judge_all(targets, minutes, |done| {
+        if live {
+            eprint!("\r{done} of {n} receivers");
+        }
+    });
+    if live {
+        eprint!("\r{:40}\r", "");
+    }
+    match form {
+        Form::Summary => print!("{}", report::summary(&verdicts, minutes)),
+        Form::Rows => print!("{}", report::named(&verdicts, minutes)),
+        Form::Json => verdicts.iter().for_each(|verdict| println!("{}", report::json(verdict, minutes))),
+        Form::Trace => verdicts.iter().for_each(|verdict| print!("{}", report::trace(verdict, minutes))),
+    }
+    if let Some(path) = svg
+        && let Err(error) = std::fs::write(path, report::picture(&verdicts))
+    {
+        eprintln!("cannot write {}: {error}", path.display());
+        return ExitCode::FAILURE;
+    }
+    let mut sound = true;
+    for verdict in &verdicts {
+        for above in &verdict.above_oracle {
+            sound = false;
+            eprintln!(
+                "receiver {}: the oracle is not the best: {above} ({})",
+                verdict.target.seed, verdict.target.name
+            );
+        }
+    }
+    if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn show_storm(seeds: u64) -> ExitCode {

@@ -1,6 +1,6 @@
 //! Doorstep as a sender, and the simpler senders that it is measured against.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use doorstep_core::delivery::{Delivery, Ordering};
@@ -12,23 +12,25 @@ use doorstep_core::retry::{Progress, RetryPolicy};
 use doorstep_core::scheduler::{Command, DestinationPlan, Input, Scheduler, SchedulerLimits};
 use doorstep_core::time::{Millis, Timestamp};
 
-use crate::arena::Sender;
+use crate::arena::{Request, Sender};
 
-/// The real scheduler and gate, with one destination whose deliveries all fit in memory.
+/// The real scheduler and gate, with destinations of one tenant at one host, whose deliveries all fit in memory.
 #[derive(Debug)]
 pub struct Doorstep {
     scheduler: Scheduler,
     dice: SeededDice,
     commands: Vec<Command>,
     n_offered: u64,
-    /// Whether each success is followed by a new delivery, so that the backlog never ends.
+    /// Whether a new delivery takes the place of each that is delivered or set back, so that the backlog never ends.
     endless: bool,
 }
 
-const DESTINATION: DestinationId = DestinationId(1);
-
 impl Doorstep {
     pub fn new(limits: GateLimits, endless: bool, seed: u64, now: Timestamp) -> Self {
+        Self::with_destinations(1, limits, endless, seed, now)
+    }
+
+    pub fn with_destinations(n: usize, limits: GateLimits, endless: bool, seed: u64, now: Timestamp) -> Self {
         let scheduler = SchedulerLimits { in_flight_max: 100_000, window_max: 1_000_000, ..SchedulerLimits::default() };
         let mut sender = Self {
             scheduler: Scheduler::new(scheduler),
@@ -37,16 +39,19 @@ impl Doorstep {
             n_offered: 0,
             endless,
         };
-        let plan = DestinationPlan {
-            id: DESTINATION,
-            tenant_id: TenantId(1),
-            host: "receiver.example".into(),
-            limits: Arc::new(limits),
-            policy: Arc::new(RetryPolicy::standard()),
-            ordering: Ordering::Unordered,
-            awaits_consent: false,
-        };
-        sender.tell(Input::Adopted { plan: Box::new(plan), gate: Box::default(), backlog: false }, now);
+        let (limits, policy) = (Arc::new(limits), Arc::new(RetryPolicy::standard()));
+        for destination in 0..n {
+            let plan = DestinationPlan {
+                id: destination_id(destination),
+                tenant_id: TenantId(1),
+                host: "receiver.example".into(),
+                limits: Arc::clone(&limits),
+                policy: Arc::clone(&policy),
+                ordering: Ordering::Unordered,
+                awaits_consent: false,
+            };
+            sender.tell(Input::Adopted { plan: Box::new(plan), gate: Box::default(), backlog: false }, now);
+        }
         sender
     }
 
@@ -54,12 +59,12 @@ impl Doorstep {
         self.scheduler.handle(input, now, &mut self.dice, &mut self.commands);
     }
 
-    fn delivery(&mut self, now: Timestamp) -> Delivery {
+    fn delivery(&mut self, destination: usize, now: Timestamp) -> Delivery {
         self.n_offered += 1;
         Delivery {
             id: DeliveryId(self.n_offered.into()),
             event_seq: 0,
-            destination_id: DESTINATION,
+            destination_id: destination_id(destination),
             seq: self.n_offered,
             due_at: now,
             requests: 0,
@@ -75,27 +80,36 @@ impl Doorstep {
     }
 }
 
+/// The scheduler's name for the destination that the arena knows by its number.
+fn destination_id(destination: usize) -> DestinationId {
+    DestinationId(destination as u128 + 1)
+}
+
 impl Sender for Doorstep {
-    fn offer(&mut self, n: u64, now: Timestamp) {
-        let deliveries = (0..n).map(|_| self.delivery(now)).collect();
+    fn offer(&mut self, destination: usize, n: u64, now: Timestamp) {
+        let deliveries = (0..n).map(|_| self.delivery(destination, now)).collect();
         self.tell(Input::Available { deliveries }, now);
     }
 
-    fn start(&mut self, now: Timestamp) -> Vec<u64> {
+    fn start(&mut self, now: Timestamp) -> Vec<Request> {
         if self.scheduler.wake_at().is_some_and(|at| at <= now) {
             self.tell(Input::Woken, now);
         }
         let started = self.commands.drain(..).filter_map(|command| match command {
-            Command::Send { delivery, .. } => Some(delivery.seq),
+            Command::Send { delivery, .. } => {
+                let destination = usize::try_from(delivery.destination_id.0 - 1).expect("one of ours");
+                Some(Request { destination, number: delivery.seq })
+            }
             Command::Settle(_) | Command::Refill { .. } | Command::SaveGate { .. } | Command::Announce { .. } => None,
         });
         started.collect()
     }
 
-    fn answered(&mut self, request: u64, outcome: &Outcome, now: Timestamp) {
-        self.tell(Input::Answered { delivery_id: DeliveryId(request.into()), outcome: *outcome }, now);
-        if self.endless && outcome.class() == Class::Success {
-            self.offer(1, now);
+    fn answered(&mut self, request: Request, outcome: &Outcome, now: Timestamp) {
+        self.tell(Input::Answered { delivery_id: DeliveryId(request.number.into()), outcome: *outcome }, now);
+        // A throttled delivery goes back to its place in the queue; one that failed waits for its own time.
+        if self.endless && outcome.class() != Class::Throttled {
+            self.offer(request.destination, 1, now);
         }
     }
 
@@ -154,14 +168,14 @@ impl Naive {
 }
 
 impl Sender for Naive {
-    fn offer(&mut self, n: u64, now: Timestamp) {
+    fn offer(&mut self, _: usize, n: u64, now: Timestamp) {
         for _ in 0..n {
             self.n_offered += 1;
             self.waiting.insert((now, self.n_offered), 0);
         }
     }
 
-    fn start(&mut self, now: Timestamp) -> Vec<u64> {
+    fn start(&mut self, now: Timestamp) -> Vec<Request> {
         let mut started = Vec::new();
         while self.in_flight.len() < self.concurrency
             && let Some(first) = self.waiting.first_entry()
@@ -169,15 +183,15 @@ impl Sender for Naive {
         {
             let ((_, message), failures) = first.remove_entry();
             self.in_flight.insert(message, failures);
-            started.push(message);
+            started.push(Request { destination: 0, number: message });
         }
         started
     }
 
-    fn answered(&mut self, request: u64, outcome: &Outcome, now: Timestamp) {
+    fn answered(&mut self, Request { number: request, .. }: Request, outcome: &Outcome, now: Timestamp) {
         let Some(failures) = self.in_flight.remove(&request) else { return };
         match outcome {
-            Outcome::Accepted { .. } if self.endless => self.offer(1, now),
+            Outcome::Accepted { .. } if self.endless => self.offer(0, 1, now),
             Outcome::Accepted { .. } => {}
             Outcome::Throttled { wait } => {
                 let failures = failures + 1;
@@ -195,5 +209,145 @@ impl Sender for Naive {
     fn wake_at(&self) -> Option<Timestamp> {
         let room = self.in_flight.len() < self.concurrency;
         self.waiting.first_key_value().map(|((at, _), _)| *at).filter(|_| room)
+    }
+}
+
+/// What every obedient sender keeps to, whatever its pace: Retry-After and the throttle windows (G4, G5, G7).
+#[derive(Clone, Debug, Default)]
+pub struct Obedience {
+    pub held_until: Timestamp,
+    /// Throttles since the last success.
+    consecutive: usize,
+    /// Counts the throttles, so that an answer can be told from one to an earlier request.
+    pub episode: u64,
+}
+
+/// How long a receiver is left alone that does not say for how long, by the count of throttles in a row.
+const SILENT_WAITS: [Millis; 5] =
+    [Millis::from_mins(1), Millis::from_mins(5), Millis::from_mins(15), Millis::from_hours(1), Millis::from_hours(6)];
+const ASKED_MIN: Millis = Millis::from_secs(1);
+
+impl Obedience {
+    /// Takes in what came back for a request that left in `episode`.
+    pub fn answered(&mut self, episode: u64, outcome: &Outcome, now: Timestamp) {
+        let current = episode == self.episode;
+        let wait = match *outcome {
+            Outcome::Accepted { .. } => {
+                if current {
+                    self.consecutive = 0;
+                }
+                return;
+            }
+            Outcome::Throttled { wait } => {
+                if current {
+                    self.episode += 1;
+                    self.consecutive += 1;
+                }
+                match wait {
+                    Some(wait) => wait.max(ASKED_MIN),
+                    None if current => SILENT_WAITS[(self.consecutive - 1).min(SILENT_WAITS.len() - 1)],
+                    None => Millis::ZERO,
+                }
+            }
+            Outcome::Failed { wait, .. } if outcome.is_maintenance() => wait.unwrap_or(Millis::ZERO),
+            _ => Millis::ZERO,
+        };
+        self.held_until = self.held_until.max(now + wait);
+    }
+}
+
+/// Additive increase, multiplicative decrease: the pace grows by one per second each second, and halves with each refusal or
+/// failure. Obedient, and with nothing else to it.
+#[derive(Debug)]
+pub struct Aimd {
+    /// Requests per second.
+    rate: f64,
+    /// Microseconds since the epoch.
+    next_at: i64,
+    /// A burst of refusals halves the pace once: those that left before then do not count again.
+    halved_at: Timestamp,
+    obedience: Obedience,
+    concurrency: usize,
+    /// When each request left, and in which episode.
+    in_flight: BTreeMap<u64, (Timestamp, u64)>,
+    ready: u64,
+    /// Failed deliveries, by the time at which they may go again.
+    later: VecDeque<Timestamp>,
+    n_started: u64,
+    endless: bool,
+}
+
+const AIMD_START: f64 = 1.0;
+const AIMD_SLOWEST: f64 = 1.0 / 60.0;
+const AIMD_FASTEST: f64 = 1_000.0;
+/// A failed delivery goes again after this long.
+pub const RETRIED_AFTER: Millis = Millis::from_secs(1);
+
+impl Aimd {
+    pub fn new(concurrency: usize, endless: bool) -> Self {
+        Self {
+            rate: AIMD_START,
+            next_at: 0,
+            halved_at: Timestamp(0),
+            obedience: Obedience::default(),
+            concurrency,
+            in_flight: BTreeMap::new(),
+            ready: 0,
+            later: VecDeque::new(),
+            n_started: 0,
+            endless,
+        }
+    }
+}
+
+impl Sender for Aimd {
+    fn offer(&mut self, _: usize, n: u64, _: Timestamp) {
+        self.ready += n;
+    }
+
+    fn start(&mut self, now: Timestamp) -> Vec<Request> {
+        while self.later.front().is_some_and(|at| *at <= now) {
+            self.later.pop_front();
+            self.ready += 1;
+        }
+        let mut started = Vec::new();
+        let micros = now.0.saturating_mul(1_000);
+        while self.ready > 0
+            && self.in_flight.len() < self.concurrency
+            && self.obedience.held_until <= now
+            && self.next_at < micros + 1_000
+        {
+            self.next_at = self.next_at.max(micros) + (1_000_000.0 / self.rate) as i64;
+            self.ready -= 1;
+            self.n_started += 1;
+            self.in_flight.insert(self.n_started, (now, self.obedience.episode));
+            started.push(Request { destination: 0, number: self.n_started });
+        }
+        started
+    }
+
+    fn answered(&mut self, request: Request, outcome: &Outcome, now: Timestamp) {
+        let Some((left_at, episode)) = self.in_flight.remove(&request.number) else { return };
+        self.obedience.answered(episode, outcome, now);
+        match outcome.class() {
+            Class::Success => {
+                self.rate = (self.rate + (1.0 / self.rate).min(self.rate)).min(AIMD_FASTEST);
+                self.ready += u64::from(self.endless);
+                return;
+            }
+            Class::Throttled => self.ready += 1,
+            Class::Transient | Class::Ambiguous | Class::Permanent if self.endless => self.ready += 1,
+            Class::Transient | Class::Ambiguous | Class::Permanent => self.later.push_back(now + RETRIED_AFTER),
+        }
+        if left_at >= self.halved_at {
+            (self.rate, self.halved_at) = ((self.rate / 2.0).max(AIMD_SLOWEST), now);
+        }
+    }
+
+    fn wake_at(&self) -> Option<Timestamp> {
+        if self.ready == 0 || self.in_flight.len() >= self.concurrency {
+            return self.later.front().copied();
+        }
+        Some(self.obedience.held_until.max(Timestamp(self.next_at.div_euclid(1_000))))
     }
 }
