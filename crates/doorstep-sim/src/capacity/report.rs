@@ -266,6 +266,8 @@ mod tests {
         assert_eq!(percentile(&samples, 50), Some(10.0));
         assert_eq!(percentile(&samples, 95), Some(19.0));
         assert_eq!(percentile(&samples, 100), Some(20.0));
+        // Of three, the middle one.
+        assert_eq!(percentile(&samples[..3], 50), Some(2.0));
         assert_eq!(percentile(&[], 50), None);
     }
 }
