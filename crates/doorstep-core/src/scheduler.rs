@@ -240,7 +240,8 @@ impl Scheduler {
         self.set_timer(key, None);
         let Some(lane) = self.lanes[key.index()].as_mut() else { return };
         let host = Arc::clone(&lane.plan.host);
-        lane.leaving = true;
+        // Whatever it waited for, it does so no more; what is out keeps it here until it is back.
+        (lane.leaving, lane.blocked) = (true, None);
         for track in Track::ALL {
             match std::mem::replace(&mut lane.standing[track as usize], Standing::Out) {
                 Standing::Out => {}

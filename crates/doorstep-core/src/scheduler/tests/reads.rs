@@ -124,3 +124,19 @@ fn a_read_that_fails_for_a_destination_on_its_way_out_leaves_no_timer_behind() {
     desk.answer(sent(&out)[0].id, OK);
     assert_eq!(desk.scheduler.wake_at(), None, "nobody is left to wake");
 }
+
+/// Seed 841554 of the simulator.
+#[test]
+fn a_destination_that_rested_when_it_was_given_up_waits_for_no_time() {
+    let mut desk = Desk::new(SchedulerLimits::default());
+    let out = desk.tell(Input::Adopted { plan: Box::new(plan(1, 1)), gate: Box::default(), backlog: true });
+    let (ticket, ..) = refills(&out)[0];
+    let (first, waits) = (desk.delivery(1), desk.delivery(1));
+    let out = desk.tell(Input::Refilled { ticket, deliveries: vec![first], exhausted: false });
+    assert_eq!(sent(&out).len(), 1, "it stays until that is back");
+    let (ticket, ..) = refills(&out)[0];
+    desk.tell(Input::RefillFailed { ticket });
+    assert_eq!(desk.scheduler.hold(&waits, desk.now), Some(Hold::until(Why::Capacity, T0 + RESTS_FOR)));
+    desk.tell(Input::Dropped { destination_id: DestinationId(1) });
+    assert_eq!(desk.scheduler.hold(&waits, desk.now), Some(Hold::for_event(Why::Capacity)));
+}
