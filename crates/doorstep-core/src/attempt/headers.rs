@@ -6,17 +6,17 @@ use std::fmt;
 /// the form in which a store keeps them.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct KeptHeaders {
-    /// Empty, or a whole list.
+    /// Empty if there are no headers, otherwise a complete JSON array.
     json: Vec<u8>,
 }
 
 impl KeptHeaders {
-    /// With room for so many bytes of names and values, in so many headers.
+    /// Reserves memory for this many headers, whose names and values together have this many bytes.
     pub fn with_capacity(bytes: usize, headers: usize) -> Self {
         Self { json: Vec::with_capacity(bytes + headers * r#"["",""],"#.len() + "[".len()) }
     }
 
-    /// Bytes of a value that are no text are replaced.
+    /// Adds a header. Bytes of the value that are not UTF-8 are replaced.
     pub fn push(&mut self, name: &str, value: &[u8]) {
         match self.json.last_mut() {
             Some(end) => *end = b',',
@@ -41,17 +41,17 @@ impl KeptHeaders {
         self.json.is_empty()
     }
 
-    /// Bytes that they take.
+    /// Bytes of the JSON.
     pub fn stored_len(&self) -> usize {
         self.json.len()
     }
 
-    /// What a store keeps, if there are any.
+    /// The JSON to store; `None` if there are no headers.
     pub fn as_json(&self) -> Option<&[u8]> {
         Some(&self.json[..]).filter(|json| !json.is_empty())
     }
 
-    /// The other way round.
+    /// Reads what [`KeptHeaders::as_json`] gave.
     pub fn from_json(json: Option<&[u8]>) -> Result<Self, serde_json::Error> {
         let Some(json) = json else { return Ok(Self::default()) };
         let pairs: Vec<(String, String)> = serde_json::from_slice(json)?;
@@ -64,7 +64,7 @@ impl KeptHeaders {
     }
 }
 
-/// Text without anything that JSON writes in another way. Nearly all is.
+/// Whether JSON needs no escapes for this text. That is so for nearly all header values.
 fn is_plain(text: &[u8]) -> bool {
     let is_plain = |byte: u8| matches!(byte, b' '..=b'~') & (byte != b'"') & (byte != b'\\');
     // Eight at a time and without a way out in between, so that they are compared together.
