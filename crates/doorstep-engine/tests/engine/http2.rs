@@ -70,7 +70,7 @@ async fn serve(stream: TlsStream<TcpStream>, answers: usize, in_order: bool, n_a
     }
     if in_order {
         frames.go_away(last, n_answered).await;
-    } else {
+    } else if frames.all_read().await == Some(false) {
         frames.next_request().await;
     }
 }

@@ -23,13 +23,15 @@ pub(crate) struct Frames<S> {
     rest: Vec<u8>,
     /// Streams that have begun and have not been answered.
     pub(crate) n_open: usize,
+    /// Answers to our pings.
+    n_pongs: usize,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Frames<S> {
     /// Shakes hands. `None` if the other side has gone.
     pub(crate) async fn start(mut stream: S, streams_max: Option<u8>) -> Option<Self> {
         stream.read_exact(&mut [0; 24]).await.ok()?;
-        let mut frames = Self { stream, rest: Vec::new(), n_open: 0 };
+        let mut frames = Self { stream, rest: Vec::new(), n_open: 0, n_pongs: 0 };
         let settings = streams_max.map(|max| vec![0, MAX_CONCURRENT_STREAMS, 0, 0, 0, max]);
         frames.write(SETTINGS, 0, 0, &settings.unwrap_or_default()).await.then_some(frames)
     }
@@ -62,6 +64,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Frames<S> {
         match kind {
             SETTINGS if flags & ACK == 0 => _ = self.write(SETTINGS, ACK, 0, &[]).await,
             PING if flags & ACK == 0 => _ = self.write(PING, ACK, 0, payload).await,
+            PING => self.n_pongs += 1,
             _ => {}
         }
         self.n_open += usize::from(kind == HEADERS);
@@ -73,6 +76,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Frames<S> {
         self.n_open -= 1;
         // `:status: 200` is entry 8 of the table that everybody has.
         self.write(HEADERS, END_STREAM | END_HEADERS, id, &[0x88]).await;
+    }
+
+    /// Waits until the other side has read all that was written: a reset would take it away. Says whether a request has
+    /// come meanwhile.
+    pub(crate) async fn all_read(&mut self) -> Option<bool> {
+        let (before, mut asked) = (self.n_pongs, false);
+        self.write(PING, 0, 0, &[0; 8]).await;
+        while self.n_pongs == before {
+            asked |= self.next_frame().await?.is_some();
+        }
+        Some(asked)
     }
 
     pub(crate) async fn refuse(&mut self, id: u32) {

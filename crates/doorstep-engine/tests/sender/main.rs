@@ -4,6 +4,7 @@
 
 mod support;
 #[path = "../peers/frames.rs"]
+#[expect(dead_code, reason = "the engine's tests use the rest")]
 mod frames;
 
 mod ordinary;
