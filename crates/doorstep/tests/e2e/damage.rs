@@ -199,16 +199,29 @@ fn a_directory_that_cannot_be_used_is_told_in_plain_words() {
     stop(Server::start(&home));
 }
 
+/// A tenant with two destinations, of which the second is paused.
+fn one_of_two_paused(server: &Server, listener: &Listener) -> (String, String, String) {
+    let mut client = server.client();
+    let tenant = client.tenant();
+    let [sound, paused] = [(); 2].map(|()| text(&client.destination(&tenant, &listener.url("/"), json!({})), "id"));
+    client.tell(&paused, "pause");
+    (tenant, sound, paused)
+}
+
+/// Runs the statement that deletes a damaged row, out of the message that offers it.
+fn delete_as_told(home: &Home, said: &str) {
+    let (_, statement) = said.split_once("or delete it (").unwrap();
+    let (statement, _) = statement.split_once(')').unwrap();
+    assert_eq!(database(home).execute(statement, []).unwrap(), 1, "{statement}");
+}
+
 /// With something queued for the destination, and another destination beside it.
 #[test]
 fn a_destination_whose_secrets_were_damaged_is_named_with_what_to_do() {
     let home = Home::new();
     let (server, listener) = (Server::start(&home), Listener::start(&[]));
+    let (tenant, sound, damaged) = one_of_two_paused(&server, &listener);
     let mut client = server.client();
-    let tenant = client.tenant();
-    let sound = text(&client.destination(&tenant, &listener.url("/"), json!({})), "id");
-    let damaged = text(&client.destination(&tenant, &listener.url("/"), json!({})), "id");
-    client.tell(&damaged, "pause");
     let held = client.event(&tenant, json!({}));
     client.delivery_in(&sound, &held, "delivered");
     stop(server);
@@ -226,9 +239,7 @@ fn a_destination_whose_secrets_were_damaged_is_named_with_what_to_do() {
     let found = String::from_utf8(deep.stdout).unwrap();
     assert!(found.contains(&format!("{damaged}: a destination's secrets cannot be read")), "{found}");
 
-    let (_, statement) = said.split_once("or delete it (").unwrap();
-    let (statement, _) = statement.split_once(')').unwrap();
-    assert_eq!(database(&home).execute(statement, []).unwrap(), 1, "{statement}");
+    delete_as_told(&home, &said);
     let server = Server::start(&home);
     let mut client = server.client();
     let event = client.event(&tenant, json!({}));
@@ -240,11 +251,7 @@ fn a_destination_whose_secrets_were_damaged_is_named_with_what_to_do() {
 fn a_damaged_gate_is_named_and_so_is_a_count_of_commits_that_is_gone() {
     let home = Home::new();
     let (server, listener) = (Server::start(&home), Listener::start(&[]));
-    let mut client = server.client();
-    let tenant = client.tenant();
-    let sound = text(&client.destination(&tenant, &listener.url("/"), json!({})), "id");
-    let damaged = text(&client.destination(&tenant, &listener.url("/"), json!({})), "id");
-    client.tell(&damaged, "pause");
+    let (tenant, sound, damaged) = one_of_two_paused(&server, &listener);
     stop(server);
     assert_eq!(database(&home).execute("update gates set state = x'7b'", []).unwrap(), 1, "one was paused");
 
@@ -253,9 +260,7 @@ fn a_damaged_gate_is_named_and_so_is_a_count_of_commits_that_is_gone() {
         assert!(said.contains(part), "{part} is not in: {said}");
     }
     assert!(!said.contains(&sound), "{said}");
-    let (_, statement) = said.split_once("or delete it (").unwrap();
-    let (statement, _) = statement.split_once(')').unwrap();
-    assert_eq!(database(&home).execute(statement, []).unwrap(), 1, "{statement}");
+    delete_as_told(&home, &said);
     std::fs::remove_file(home.data().join("doorstep.commits")).unwrap();
     let server = Server::start(&home);
     let mut client = server.client();
