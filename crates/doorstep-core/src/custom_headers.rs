@@ -94,7 +94,7 @@ pub fn is_sensitive(name: &str) -> bool {
     // Asked for every header of every attempt: few names end with one of these letters.
     let endings: &[&str] = match name.bytes().last().map(|last| last.to_ascii_lowercase()) {
         Some(b'n') => &["authorization", "token"],
-        Some(b'e') => &["authenticate", "cookie"],
+        Some(b'e') => &["authenticate", "cookie", "signature"],
         Some(b't') => &["secret"],
         Some(b'd') => &["password"],
         Some(b'y') => &["key"],
@@ -285,6 +285,7 @@ mod tests {
             "x-client-secret",
             "x-password",
             "X-CREDENTIAL",
+            "x-shop-signature",
         ] {
             assert!(is_sensitive(name), "{name}");
         }

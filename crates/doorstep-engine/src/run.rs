@@ -197,13 +197,13 @@ struct Round {
 
 impl Run {
     async fn run(mut self) {
-        while let Some(messages) = self.next().await {
+        while let Some((messages, now)) = self.next().await {
             while self.tasks.try_join_next().is_some() {}
             let mut round = Round::default();
             for message in messages {
-                self.take(message, &mut round);
+                self.take(message, now, &mut round);
             }
-            self.sweep_if_due();
+            self.sweep_if_due(now);
             self.carry_out(round).await;
             if !self.drained.is_empty() && self.scheduler.in_flight() == 0 {
                 return self.end().await;
@@ -215,7 +215,7 @@ impl Run {
     async fn end(&mut self) {
         loop {
             let mut round = Round::default();
-            self.take(Message::Tell(Input::Stop), &mut round);
+            self.take(Message::Tell(Input::Stop), self.parts.clock.now(), &mut round);
             let is_last = round.writes.is_empty();
             let written = self.parts.writer.write_for_certain(round.writes).await.written().await;
             if let Err(fault) = &written {
@@ -232,8 +232,8 @@ impl Run {
         }
     }
 
-    /// What has happened since, or that it is time.
-    async fn next(&mut self) -> Option<Vec<Message>> {
+    /// What has happened since, or that it is time, and the time itself: one for all that comes together.
+    async fn next(&mut self) -> Option<(Vec<Message>, Timestamp)> {
         let mut messages = Vec::new();
         let wake_at = self.scheduler.wake_at().map_or(self.next_sweep_at, |at| at.min(self.next_sweep_at));
         let alarm = self.parts.clock.sleep_until(wake_at);
@@ -241,14 +241,14 @@ impl Run {
             n = self.inputs.recv_many(&mut messages, INPUTS_PER_ROUND) => if n == 0 { return None },
             () = alarm => {}
         }
-        if self.scheduler.wake_at().is_some_and(|at| at <= self.parts.clock.now()) {
+        let now = self.parts.clock.now();
+        if self.scheduler.wake_at().is_some_and(|at| at <= now) {
             messages.push(Message::Tell(Input::Woken));
         }
-        Some(messages)
+        Some((messages, now))
     }
 
-    fn take(&mut self, message: Message, round: &mut Round) {
-        let now = self.parts.clock.now();
+    fn take(&mut self, message: Message, now: Timestamp, round: &mut Round) {
         let input = match message {
             Message::Tell(input) => input,
             Message::Answered(delivery_id, record) => {
@@ -469,8 +469,7 @@ impl Run {
         });
     }
 
-    fn sweep_if_due(&mut self) {
-        let now = self.parts.clock.now();
+    fn sweep_if_due(&mut self, now: Timestamp) {
         if self.sweeping || now < self.next_sweep_at {
             return;
         }

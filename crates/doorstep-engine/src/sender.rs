@@ -218,7 +218,7 @@ impl Sender {
             .map_err(|source| SendFault::Output(destination.id, source))?;
         let id = (self.ids)(started_at);
         let headers = prepared.headers(&request, &output, id, wall)?;
-        let request_headers = prepared::shown_request(&headers, destination);
+        let request_headers = prepared::shown(&headers);
 
         let deadline = started + Duration::from_millis(destination.settings.timeout.min(TIMEOUT_MAX).0);
         let mut timings = Timings::default();
@@ -252,7 +252,7 @@ impl Sender {
                 let outcome = self.read_outcome(&answered, destination);
                 let Answered { status, headers, body, closed_idle: _ } = answered;
                 let answer = Answer::Status(status.as_u16());
-                Sent { attempt: attempt(answer, prepared::shown_answer(&headers), body), outcome, detail: None }
+                Sent { attempt: attempt(answer, prepared::shown(&headers), body), outcome, detail: None }
             }
             Err(NoAnswer { fault, detail, resend: _ }) => {
                 let attempt = attempt(Answer::Fault(fault), KeptHeaders::default(), Kept::default());

@@ -140,6 +140,8 @@ impl Prepared {
         let message = Message { id: event.id.as_str(), at: wall, body: &output.body };
         let signatures = self.signer.sign(&message).map_err(|source| SendFault::EventId(event.id.clone(), source))?;
         for header in signatures {
+            // Its time and its ID are no secrets.
+            let value = if header.name.contains("signature") { hushed } else { value };
             headers.insert(HeaderName::from_static(header.name), value(header.value));
         }
         let content_type = HeaderValue::from_str(&output.content_type);
@@ -259,26 +261,16 @@ fn hushed(text: String) -> HeaderValue {
     value
 }
 
-/// The headers of a request as people may see them: no signature, and none of what a destination keeps as a secret.
-pub(super) fn shown_request(headers: &HeaderMap, destination: &Destination) -> KeptHeaders {
-    let custom = |name: &str| destination.secrets.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
-    let hidden = |name: &str| custom(name) || name.contains("signature") || custom_headers::is_sensitive(name);
-    shown(headers, hidden)
-}
-
-/// The headers of an answer as people may see them. Bytes that are no text are replaced.
-pub(super) fn shown_answer(headers: &HeaderMap) -> KeptHeaders {
-    shown(headers, custom_headers::is_sensitive)
-}
-
-/// In their order, as long as they fit into what is kept.
-fn shown(headers: &HeaderMap, hidden: impl Fn(&str) -> bool) -> KeptHeaders {
+/// The headers of a request or an answer as people may see them: no signature, and no secret that we put into it or know by its
+/// name. Bytes that are no text are replaced. In their order, as long as they fit into what is kept.
+pub(super) fn shown(headers: &HeaderMap) -> KeptHeaders {
     let bytes = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
     let mut room = HEADER_BYTES_KEPT;
     let mut shown = KeptHeaders::with_capacity(bytes.min(room), headers.len());
     for (name, value) in headers {
         let name = name.as_str();
-        let value = if hidden(name) { MASK.as_bytes() } else { value.as_bytes() };
+        let hidden = value.is_sensitive() || custom_headers::is_sensitive(name);
+        let value = if hidden { MASK.as_bytes() } else { value.as_bytes() };
         let Some(left) = room.checked_sub(name.len() + value.len()) else { break };
         room = left;
         shown.push(name, value);
@@ -296,13 +288,13 @@ mod tests {
         for n in 0..100 {
             headers.append("x-long", HeaderValue::try_from(format!("{n:0>500}")).unwrap());
         }
-        let kept = shown_answer(&headers).pairs();
+        let kept = shown(&headers).pairs();
         let bytes: usize = kept.iter().map(|(name, value)| name.len() + value.len()).sum();
         assert!(bytes <= HEADER_BYTES_KEPT && HEADER_BYTES_KEPT - bytes < 506, "{bytes}");
         assert!(kept.iter().enumerate().all(|(n, (_, value))| *value == format!("{n:0>500}")));
         headers.clear();
         headers.insert("x-longest", HeaderValue::try_from("x".repeat(60_000)).unwrap());
-        assert!(shown_answer(&headers).is_empty());
+        assert!(shown(&headers).is_empty());
     }
 
     #[test]
@@ -312,5 +304,6 @@ mod tests {
         add(&mut headers, &own, hushed);
         assert_eq!(headers["x-shop"], "hush");
         assert!(!format!("{headers:?}").contains("hush"), "{headers:?}");
+        assert_eq!(shown(&headers).pairs(), [("x-shop".to_owned(), MASK.to_owned())]);
     }
 }

@@ -284,7 +284,7 @@ impl Intake<'_> {
 /// Counts the event against its tenant's rate (G12).
 fn keep_rate(app: &App, reach: Reach, event: &Event) -> Result<Option<Standing>, Problem> {
     let Some(tenant) = app.engine.tenant(reach, event.tenant_id) else { return Ok(None) };
-    let standing = app.rates.take(&tenant, app.limits.ingest_rate, app.engine.now());
+    let standing = app.rates.take(&tenant, app.limits.ingest_rate, event.accepted_at);
     match standing.and_then(|standing| Some((standing, standing.wait?))) {
         Some((standing, wait)) => Err(Problem::over_rate(standing, wait)),
         None => Ok(standing),
