@@ -70,7 +70,7 @@ pub struct Unsendable {
     pub detail: String,
 }
 
-/// The request could not be made, by our own fault: the delivery pays nothing for it (D6).
+/// The request could not be made, or its answer was lost, by our own fault: the delivery pays nothing for it (D6).
 #[derive(Debug, ThisError)]
-#[error("the request could not be made: {0}")]
+#[error("the request could not be made or was lost: {0}")]
 pub struct SendFault(#[source] pub Box<dyn Error + Send + Sync>);

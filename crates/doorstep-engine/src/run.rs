@@ -504,7 +504,7 @@ async fn send_one(sender: Arc<dyn Sender>, parcel: Parcel, handle: Handle) {
             drop(handle.inputs.send(Message::Answered(delivery_id, record)).await);
         }
         Err(fault) => {
-            tracing::error!(%delivery_id, error = %fault, "a request could not be made; will retry");
+            tracing::error!(%delivery_id, error = %fault, "a request could not be made or was lost; will retry");
             handle.tell(Input::Interrupted { delivery_id }).await;
         }
     }

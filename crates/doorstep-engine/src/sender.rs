@@ -7,6 +7,7 @@
 mod seam;
 mod ask;
 mod fault;
+mod deadline;
 mod prepared;
 mod tls;
 mod connector;
@@ -37,7 +38,7 @@ use http::StatusCode;
 use http::header::{CONNECTION, HeaderValue};
 use http_body_util::Either;
 use thiserror::Error;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 pub use ask::ASK_TIMEOUT_MAX;
 pub use body::BODY_BYTES_MAX;
@@ -50,6 +51,7 @@ pub use tls::{CERTIFICATES_MAX, PEM_BYTES_MAX, ROOTS_BYTES_MAX, ROOTS_MAX, Roots
 use body::Kept;
 use connection::{Connection, Outgoing};
 use connector::Connector;
+use deadline::{ASLEEP_MIN, Deadline};
 use fault::{NoAnswer, Resend};
 use pool::{Found, Opening, Pool, Search};
 use prepared::{Cache, Prepared, Target};
@@ -132,7 +134,8 @@ pub struct Sent {
     pub detail: Option<String>,
 }
 
-/// Why a request could not even be written. It is our fault and not the receiver's: the delivery goes back as it was.
+/// Why a request could not even be written, or its answer was lost. It is our fault and not the receiver's: the delivery goes
+/// back as it was.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SendFault {
     #[error("a signing secret of {0} cannot be read")]
@@ -153,6 +156,8 @@ pub enum SendFault {
     EventId(EventId, #[source] BadId),
     #[error("the replay's ID cannot be sent with {0}: it is not a header's value")]
     ReplayId(DeliveryId),
+    #[error("no answer came, and the process was stopped or its machine suspended meanwhile")]
+    Asleep,
 }
 
 /// Why there can be no sender.
@@ -220,7 +225,8 @@ impl Sender {
         let headers = prepared.headers(&request, &output, id, wall)?;
         let request_headers = prepared::shown(&headers);
 
-        let deadline = started + Duration::from_millis(destination.settings.timeout.min(TIMEOUT_MAX).0);
+        let timeout = destination.settings.timeout.min(TIMEOUT_MAX);
+        let mut deadline = Deadline::new(started, Duration::from_millis(timeout.0));
         let mut timings = Timings::default();
         let answered = match prepared.target() {
             Ok(target) => {
@@ -230,7 +236,7 @@ impl Sender {
                     let headers = prepared.headers(&request, &output, id, wall).ok()?;
                     Some(target.outgoing(headers, output.body.clone()))
                 };
-                self.deliver(target, outgoing, again, deadline, &mut timings).await
+                self.deliver(target, outgoing, again, &mut deadline, &mut timings).await
             }
             Err(blocked) => Err(blocked),
         };
@@ -254,6 +260,7 @@ impl Sender {
                 let answer = Answer::Status(status.as_u16());
                 Sent { attempt: attempt(answer, prepared::shown(&headers), body), outcome, detail: None }
             }
+            Err(no_answer) if self.was_asleep(&no_answer, &deadline, started_at) => return Err(SendFault::Asleep),
             Err(NoAnswer { fault, detail, resend: _ }) => {
                 let attempt = attempt(Answer::Fault(fault), KeptHeaders::default(), Kept::default());
                 Sent { attempt, outcome: Outcome::from_fault(fault), detail: Some(detail) }
@@ -268,6 +275,16 @@ impl Sender {
         Outcome::from_status(answered.status.as_u16(), hints, &settings.status_overrides)
     }
 
+    /// Whether there is no answer because the process was stopped meanwhile, or its machine suspended. A receiver that has
+    /// had its whole time after the process went on has timed out by its own fault.
+    fn was_asleep(&self, no_answer: &NoAnswer, deadline: &Deadline, started_at: Timestamp) -> bool {
+        // Timers do not count the time that a machine is suspended; schedule time does.
+        let passed = Duration::from_millis((self.clock)().at.since(started_at).0);
+        let suspended = passed.saturating_sub(deadline.elapsed()) >= ASLEEP_MIN;
+        let timed_out = Outcome::from_fault(no_answer.fault) == Outcome::TimedOut;
+        suspended || (deadline.was_asleep() && !timed_out)
+    }
+
     /// Sends a request over a pooled connection or a new one, and sends it again where that costs the receiver nothing:
     /// up to [`NOT_PROCESSED_RESENDS_MAX`] times if the receiver did not process it, and once if a pooled connection was
     /// closed under it. That happens when a receiver closes an idle connection at the very moment when a request goes out
@@ -277,7 +294,7 @@ impl Sender {
         target: &Target,
         mut outgoing: Outgoing,
         again: impl Fn() -> Option<Outgoing>,
-        deadline: Instant,
+        deadline: &mut Deadline,
         timings: &mut Timings,
     ) -> Result<Answered, NoAnswer> {
         let mut search = Search::default();
@@ -308,7 +325,7 @@ impl Sender {
         &self,
         target: &Target,
         search: &mut Search,
-        deadline: Instant,
+        deadline: &mut Deadline,
         timings: &mut Timings,
     ) -> Result<(Connection, Option<Opening>), NoAnswer> {
         loop {
@@ -316,14 +333,12 @@ impl Sender {
                 Found::Pooled(connection) => return Ok((connection, None)),
                 Found::Open(opening) => {
                     let stream = self.connector.open(&target.url, &target.tls, deadline, timings).await?;
-                    let connection = match timeout_at(deadline, Connection::start(stream, &opening.changed)).await {
-                        Ok(started) => started?,
-                        Err(_) => return Err(NoAnswer::timed_out()),
-                    };
+                    let started = deadline.wait(None, Connection::start(stream, &opening.changed)).await;
+                    let connection = started.ok_or_else(NoAnswer::timed_out)??;
                     return Ok((connection, Some(opening)));
                 }
                 Found::Wait(changed) => {
-                    if timeout_at(deadline, changed).await.is_err() {
+                    if deadline.wait(None, changed).await.is_none() {
                         return Err(NoAnswer::new(Fault::ConnectTimedOut, "no connection could be opened in time"));
                     }
                 }
@@ -338,18 +353,18 @@ impl Sender {
         opening: Option<Opening>,
         target: &Target,
         outgoing: Outgoing,
-        deadline: Instant,
+        deadline: &mut Deadline,
         timings: &mut Timings,
     ) -> Result<Answered, NoAnswer> {
         let asked = Instant::now();
-        let head_by = self.connector.deadlines.head.map_or(deadline, |head| deadline.min(asked + head));
+        let Deadlines { head: head_within, body: body_within, .. } = self.connector.deadlines;
         let reused = opening.is_none();
         let response = match &mut connection {
             Connection::Single(single) => {
                 if let Some(opening) = opening {
                     opening.opened_single();
                 }
-                single.ask(outgoing, reused, head_by).await.map(|response| response.map(Either::Left))
+                single.ask(outgoing, reused, deadline, head_within).await.map(|response| response.map(Either::Left))
             }
             Connection::Shared(lease) => {
                 let submitted = lease.submit(outgoing, reused)?;
@@ -357,7 +372,7 @@ impl Sender {
                 if let Some(opening) = opening {
                     opening.opened_shared(&lease.0);
                 }
-                let response = submitted.answer(head_by).await;
+                let response = submitted.answer(deadline, head_within).await;
                 if response.as_ref().is_err_and(|no_answer| no_answer.resend != Resend::NotProcessed) {
                     self.pool.retire(&target.origin, &lease.0);
                 }
@@ -369,8 +384,7 @@ impl Sender {
         if head.headers.len() > HEADERS_MAX {
             return Err(NoAnswer::new(Fault::ProtocolViolated, format!("more than {HEADERS_MAX} headers")));
         }
-        let body =
-            body::read(body, self.body_bytes_max, deadline.min(Instant::now() + self.connector.deadlines.body)).await;
+        let body = body::read(body, self.body_bytes_max, deadline, body_within).await;
         let closed_idle = reused && matches!(connection, Connection::Single(_)) && says_goodbye(&head);
         // After 101 the receiver speaks another protocol, which nobody asked for.
         let reusable = !body.truncated && head.status != StatusCode::SWITCHING_PROTOCOLS;

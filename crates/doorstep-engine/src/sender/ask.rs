@@ -11,6 +11,7 @@ use doorstep_core::time::Millis;
 use http::Uri;
 use tokio::time::Instant;
 
+use super::deadline::Deadline;
 use super::{Answered, SendFault, Sender};
 
 /// A question takes no longer, whatever its destination allows: others wait for its place.
@@ -30,12 +31,13 @@ impl Sender {
     pub async fn ask(&self, destination: &Destination) -> Result<Asked, SendFault> {
         let (now, started) = ((self.clock)().at, Instant::now());
         let prepared = self.prepared.get(destination, &self.connector.rules, &self.tls, now)?;
-        let deadline = started + Duration::from_millis(destination.settings.timeout.min(ASK_TIMEOUT_MAX).0);
+        let timeout = destination.settings.timeout.min(ASK_TIMEOUT_MAX);
+        let mut deadline = Deadline::new(started, Duration::from_millis(timeout.0));
         let answered = match prepared.target() {
             Ok(target) => {
                 let asks = self.questions(destination);
                 let again = || Some(target.asking(&asks));
-                self.deliver(target, target.asking(&asks), again, deadline, &mut Timings::default()).await
+                self.deliver(target, target.asking(&asks), again, &mut deadline, &mut Timings::default()).await
             }
             Err(blocked) => Err(blocked),
         };
@@ -48,6 +50,7 @@ impl Sender {
                 let leave = Leave::read(&self.origin, &lines);
                 (leave.map_err(|why| format!("it answered {}: {why}", status.as_u16())), hints.retry_after)
             }
+            Err(no_answer) if self.was_asleep(&no_answer, &deadline, now) => return Err(SendFault::Asleep),
             Err(no_answer) => {
                 let destination_id = destination.id;
                 tracing::debug!(%destination_id, detail = no_answer.detail, "no answer to the question for consent");

@@ -1,9 +1,12 @@
 //! The body of an answer: its beginning is kept for people to read, and nothing is decided by it.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http_body::Body;
 use http_body_util::BodyExt;
-use tokio::time::{Instant, timeout_at};
+
+use super::deadline::Deadline;
 
 /// So much of an answer's body is kept, unless the operator says otherwise.
 pub const BODY_BYTES_MAX: usize = 16 * 1_024;
@@ -16,7 +19,7 @@ pub(super) struct Kept {
 }
 
 /// Reads the beginning of a body. A body that ends within the limits leaves its connection fit for another request.
-pub(super) async fn read<B>(body: B, bytes_max: usize, deadline: Instant) -> Kept
+pub(super) async fn read<B>(body: B, bytes_max: usize, deadline: &mut Deadline, phase: Duration) -> Kept
 where
     B: Body<Data = Bytes> + Unpin,
 {
@@ -25,7 +28,7 @@ where
     }
     let expected = usize::try_from(body.size_hint().lower()).unwrap_or(bytes_max);
     let mut kept = Vec::with_capacity(expected.min(bytes_max));
-    let complete = matches!(timeout_at(deadline, gather(body, bytes_max, &mut kept)).await, Ok(true));
+    let complete = deadline.wait(Some(phase), gather(body, bytes_max, &mut kept)).await == Some(true);
     // A receiver that announces much and sends little must not have us hold what never came.
     kept.shrink_to_fit();
     Kept { bytes: kept.into(), truncated: !complete }

@@ -1,6 +1,7 @@
 //! One connection and the requests that go over it: one at a time over HTTP/1.1, many at once over HTTP/2.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use doorstep_core::outcome::Fault;
@@ -13,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
+use super::deadline::Deadline;
 use super::fault::NoAnswer;
 use super::http2::{Lease, Shared};
 use super::tls;
@@ -79,18 +81,19 @@ impl Single {
         &mut self,
         outgoing: Outgoing,
         reused: bool,
-        deadline: Instant,
+        deadline: &mut Deadline,
+        head_within: Option<Duration>,
     ) -> Result<Response<Incoming>, NoAnswer> {
         let received_before = self.meter.received();
         self.meter.allow(bytes(HEAD_BYTES_MAX + INTERIM_BYTES_MAX));
         let request = request(outgoing.method, outgoing.path, outgoing.headers, outgoing.body);
-        match timeout_at(deadline, self.sender.send_request(request)).await {
-            Ok(Ok(response)) => {
+        match deadline.wait(head_within, self.sender.send_request(request)).await {
+            Some(Ok(response)) => {
                 self.meter.allow(u64::MAX);
                 Ok(response)
             }
-            Ok(Err(error)) => Err(NoAnswer::of_http1(&error, &self.meter, received_before, reused)),
-            Err(_) => Err(NoAnswer::timed_out()),
+            Some(Err(error)) => Err(NoAnswer::of_http1(&error, &self.meter, received_before, reused)),
+            None => Err(NoAnswer::timed_out()),
         }
     }
 

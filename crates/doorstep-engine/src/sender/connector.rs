@@ -14,9 +14,10 @@ use doorstep_core::outcome::Fault;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
+use super::deadline::Deadline;
 use super::fault::NoAnswer;
 use super::wire::Stream;
 use super::{Deadlines, millis_since};
@@ -38,13 +39,13 @@ impl Connector {
         &self,
         target: &TargetUrl,
         tls: &Arc<ClientConfig>,
-        deadline: Instant,
+        deadline: &mut Deadline,
         timings: &mut Timings,
     ) -> Result<Stream, NoAnswer> {
         let addresses = self.vetted(target, deadline, timings).await?;
 
         let started = Instant::now();
-        let stream = connect(&addresses, budget(self.deadlines.connect, deadline)).await;
+        let stream = connect(&addresses, deadline, self.deadlines.connect).await;
         timings.connect = Some(millis_since(started));
         let stream = stream?;
         if !target.is_https() {
@@ -52,7 +53,7 @@ impl Connector {
         }
 
         let started = Instant::now();
-        let stream = prove(stream, target, tls, budget(self.deadlines.tls, deadline)).await;
+        let stream = prove(stream, target, tls, deadline, self.deadlines.tls).await;
         timings.tls = Some(millis_since(started));
         stream
     }
@@ -60,16 +61,16 @@ impl Connector {
     async fn vetted(
         &self,
         target: &TargetUrl,
-        deadline: Instant,
+        deadline: &mut Deadline,
         timings: &mut Timings,
     ) -> Result<Vec<SocketAddr>, NoAnswer> {
         let addresses = match target.host() {
             TargetHost::Address(address) => vec![address],
             TargetHost::Name(name) => {
                 let started = Instant::now();
-                let found = self.resolver.lookup(name, budget(self.deadlines.dns, deadline)).await;
+                let found = deadline.wait(Some(self.deadlines.dns), self.resolver.lookup(name)).await;
                 timings.dns = Some(millis_since(started));
-                found?
+                found.unwrap_or(Err(LookupFault::TimedOut))?
             }
         };
         self.rules.permit(target, &addresses).map_err(|refusal| NoAnswer::new(Fault::AddressBlocked, refusal))?;
@@ -89,17 +90,20 @@ impl From<LookupFault> for NoAnswer {
 
 /// Tries one address after the other. Each gets an equal share of the time that is left, so that one which does not
 /// answer leaves time for the next.
-async fn connect(addresses: &[SocketAddr], deadline: Instant) -> Result<TcpStream, NoAnswer> {
+async fn connect(addresses: &[SocketAddr], deadline: &mut Deadline, phase: Duration) -> Result<TcpStream, NoAnswer> {
     let addresses = &addresses[..addresses.len().min(ADDRESSES_TRIED_MAX)];
     let mut told: Option<NoAnswer> = None;
+    let mut time = deadline.left().min(phase);
     for (n, address) in addresses.iter().enumerate() {
         let left = u32::try_from(addresses.len() - n).unwrap_or(u32::MAX);
-        let share = deadline.saturating_duration_since(Instant::now()) / left;
-        let fault = match timeout_at(Instant::now() + share, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => return checked(stream, *address),
-            Ok(Err(fault)) => refused(*address, &fault),
-            Err(_) => NoAnswer::new(Fault::ConnectTimedOut, format!("{address} did not answer in time")),
+        let (share, started) = (time / left, Instant::now());
+        let fault = match deadline.wait(Some(share), TcpStream::connect(address)).await {
+            Some(Ok(stream)) => return checked(stream, *address),
+            Some(Err(fault)) => refused(*address, &fault),
+            None => NoAnswer::new(Fault::ConnectTimedOut, format!("{address} did not answer in time")),
         };
+        // An address takes no more than its share, also if the process was stopped meanwhile.
+        time -= started.elapsed().min(share);
         // A machine without IPv6 fails at once there; what the other addresses said is the news.
         if told.as_ref().is_none_or(|earlier| earlier.fault == Fault::ConnectFailed) {
             told = Some(fault);
@@ -137,7 +141,8 @@ async fn prove(
     stream: TcpStream,
     target: &TargetUrl,
     tls: &Arc<ClientConfig>,
-    deadline: Instant,
+    deadline: &mut Deadline,
+    phase: Duration,
 ) -> Result<Stream, NoAnswer> {
     let name = match target.host() {
         TargetHost::Address(address) => ServerName::from(address),
@@ -145,13 +150,9 @@ async fn prove(
             ServerName::try_from(name.to_owned()).map_err(|fault| NoAnswer::new(Fault::TlsFailed, fault))?
         }
     };
-    match timeout_at(deadline, TlsConnector::from(Arc::clone(tls)).connect(name, stream)).await {
-        Ok(Ok(stream)) => Ok(Stream::Tls(Box::new(stream))),
-        Ok(Err(fault)) => Err(NoAnswer::new(Fault::TlsFailed, fault)),
-        Err(_) => Err(NoAnswer::new(Fault::TlsTimedOut, "the TLS handshake took too long")),
+    match deadline.wait(Some(phase), TlsConnector::from(Arc::clone(tls)).connect(name, stream)).await {
+        Some(Ok(stream)) => Ok(Stream::Tls(Box::new(stream))),
+        Some(Err(fault)) => Err(NoAnswer::new(Fault::TlsFailed, fault)),
+        None => Err(NoAnswer::new(Fault::TlsTimedOut, "the TLS handshake took too long")),
     }
-}
-
-fn budget(phase: Duration, deadline: Instant) -> Instant {
-    deadline.min(Instant::now() + phase)
 }

@@ -13,9 +13,10 @@ use http::header::{CONTENT_LENGTH, HOST, HeaderValue};
 use http::{Request, Response};
 use http_body::{Body, Frame};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep};
 
 use super::connection::{Driver, Outgoing, bytes};
+use super::deadline::Deadline;
 use super::fault::NoAnswer;
 use super::wire::{Meter, Stream, Wire};
 
@@ -149,15 +150,19 @@ pub(super) struct Submitted<'a> {
 }
 
 impl Submitted<'_> {
-    pub(super) async fn answer(self, deadline: Instant) -> Result<Response<Arriving>, NoAnswer> {
+    pub(super) async fn answer(
+        self,
+        deadline: &mut Deadline,
+        head_within: Option<Duration>,
+    ) -> Result<Response<Arriving>, NoAnswer> {
         let Self { shared, answer, upload, reused } = self;
-        match timeout_at(deadline, answer).await {
-            Ok(Ok(response)) => Ok(response.map(|stream| Arriving { stream, _upload: upload })),
-            Ok(Err(error)) => {
+        match deadline.wait(head_within, answer).await {
+            Some(Ok(response)) => Ok(response.map(|stream| Arriving { stream, _upload: upload })),
+            Some(Err(error)) => {
                 let silent = shared.status.silent.load(Ordering::Acquire);
                 Err(NoAnswer::of_http2(&error, &shared.meter, reused, silent))
             }
-            Err(_) => Err(NoAnswer::timed_out()),
+            None => Err(NoAnswer::timed_out()),
         }
     }
 }
@@ -245,9 +250,10 @@ async fn drive(
         }
         let idle = status.n_requests.load(Ordering::Acquire) == 0;
         let Some(pings) = pings.as_mut().filter(|_| !idle && meter.received() == received) else { continue };
+        let mut deadline = Deadline::new(Instant::now(), PING_TIMEOUT);
         tokio::select! {
             () = ended(&mut connection, &mut probe, &status) => break,
-            pong = timeout(PING_TIMEOUT, pings.ping(Ping::opaque())) => if pong.is_err() {
+            pong = deadline.wait(None, pings.ping(Ping::opaque())) => if pong.is_none() {
                 status.silent.store(true, Ordering::Release);
                 break;
             }

@@ -43,8 +43,12 @@ impl SenderSeam for Sender {
             OwnFault::Signer(_, wrong) => unsendable("signing", wrong),
             OwnFault::Headers(_, wrong) => unsendable("headers", wrong),
             OwnFault::Output(_, wrong) => unsendable("payload_mode", wrong),
-            OwnFault::EventHeaders(..) | OwnFault::ContentType(_) | OwnFault::EventId(..) | OwnFault::ReplayId(_) => {
-                // Of an event, which there is none of here.
+            OwnFault::EventHeaders(..)
+            | OwnFault::ContentType(_)
+            | OwnFault::EventId(..)
+            | OwnFault::ReplayId(_)
+            | OwnFault::Asleep => {
+                // Of an event or its request, which there is none of here.
                 unsendable("", &fault)
             }
         })

@@ -9,6 +9,7 @@ mod frames;
 
 mod ordinary;
 mod hostile;
+mod asleep;
 mod connections;
 mod addresses;
 mod secure;
