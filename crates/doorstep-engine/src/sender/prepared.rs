@@ -140,7 +140,7 @@ impl Prepared {
         let message = Message { id: event.id.as_str(), at: wall, body: &output.body };
         let signatures = self.signer.sign(&message).map_err(|source| SendFault::EventId(event.id.clone(), source))?;
         for header in signatures {
-            // Its time and its ID are no secrets.
+            // The others are the time and the ID that were signed, which are no secrets.
             let value = if header.name.contains("signature") { hushed } else { value };
             headers.insert(HeaderName::from_static(header.name), value(header.value));
         }
@@ -242,6 +242,7 @@ fn headers_of(event: &Event) -> Result<CustomHeaders, SendFault> {
 /// Where an event and its destination both name a header, the destination's stays: it may be what opens the door.
 fn add(headers: &mut HeaderMap, custom: &CustomHeaders, value: fn(String) -> HeaderValue) {
     for (name, text) in custom.iter() {
+        let value = if name.contains("signature") { hushed } else { value };
         if let Ok(name) = HeaderName::from_bytes(name.as_bytes()) {
             headers.entry(name).or_insert_with(|| value(text.to_owned()));
         }
@@ -304,6 +305,10 @@ mod tests {
         add(&mut headers, &own, hushed);
         assert_eq!(headers["x-shop"], "hush");
         assert!(!format!("{headers:?}").contains("hush"), "{headers:?}");
-        assert_eq!(shown(&headers).pairs(), [("x-shop".to_owned(), MASK.to_owned())]);
+        let of_event = CustomHeaders::parse([("x-signature-v2", "hush"), ("x-plain", "seen")]).unwrap();
+        add(&mut headers, &of_event, value);
+        let shown = shown(&headers).pairs();
+        let expected = [("x-shop", MASK), ("x-signature-v2", MASK), ("x-plain", "seen")];
+        assert_eq!(shown, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
     }
 }
