@@ -50,6 +50,9 @@ pub struct Chosen {
     pub concurrency: Option<u32>,
     /// The rate, and the burst.
     pub rate: Option<(Rate, u32)>,
+    /// The pace that a person has pinned. Without it, the pace is learned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned: Option<Rate>,
 }
 
 /// How long one request may take in all, unless the operator, the tenant or the destination says otherwise.
@@ -101,6 +104,7 @@ impl Defaults {
             timeout: Some(settings.timeout),
             concurrency: Some(settings.limits.concurrency),
             rate: Some((settings.limits.rate, settings.limits.burst)),
+            pinned: None,
         });
         let fallback = || PolicySpec::Preset(self.policy.clone());
         let spec = chosen.policy.as_ref().or(tenant.policy.as_ref()).cloned().unwrap_or_else(fallback);
@@ -116,6 +120,7 @@ impl Defaults {
             concurrency: wanted.min(concurrency).max(1),
             rate: wanted_rate.min(rate),
             burst: burst.min(self.maxima.burst()).max(1),
+            pinned: chosen.pinned.map(|pinned| pinned.min(rate)),
             ..self.limits.clone()
         };
         settings.timeout = chosen.timeout.or(tenant.timeout).unwrap_or(self.timeout).min(timeout);
@@ -190,11 +195,13 @@ mod tests {
             timeout: Some(Millis::from_secs(11)),
             concurrency: Some(6),
             rate: Some((Rate::per_second(20), 3)),
+            pinned: Some(Rate::per_second(30)),
         };
         let got = resolved(&operator(), &tenant, Some(chosen));
         assert_eq!((got.timeout, got.limits.concurrency), (Millis::from_secs(11), 6));
         assert_eq!((got.preset, got.policy.window()), (None, Millis::from_secs(5)));
         assert_eq!((got.limits.rate, got.limits.burst), (Rate::per_second(20), 3));
+        assert_eq!(got.limits.pinned, Some(Rate::per_second(30)), "the gate keeps to the slower of both");
     }
 
     #[test]
@@ -203,11 +210,13 @@ mod tests {
             timeout: Some(Millis::from_mins(5)),
             concurrency: Some(1_000),
             rate: Some((Rate::per_second(100_000), 100_000)),
+            pinned: Some(Rate::per_second(5_000)),
             ..Chosen::default()
         };
         let mut got = resolved(&operator(), &TenantDefaults::default(), Some(chosen.clone()));
         assert_eq!((got.timeout, got.limits.concurrency), (Millis::from_secs(20), 8));
         assert_eq!((got.limits.rate, got.limits.burst), (Rate::per_second(100), 100));
+        assert_eq!(got.limits.pinned, Some(Rate::per_second(100)));
         assert_eq!(got.chosen.as_ref(), Some(&chosen), "what was asked for is kept");
         Defaults::default().resolve(&TenantDefaults::default(), &mut got);
         assert_eq!((got.timeout, got.limits.concurrency), (Millis::from_mins(5), 1_000));

@@ -6,6 +6,7 @@
 
 mod breaker;
 mod concurrency;
+mod learned_pace;
 mod limits;
 mod pace;
 mod suspension;
@@ -19,6 +20,7 @@ use crate::time::{Millis, Timestamp};
 
 pub use breaker::Breaker;
 pub use concurrency::Concurrency;
+pub use learned_pace::{LearnedPace, LearnedReason};
 pub use limits::{BreakerLimits, GateLimits, SuspensionLimits};
 use pace::Paced;
 pub use pace::{Pace, Rate};
@@ -300,7 +302,7 @@ impl Gate {
         let change = self.state.throttle.refused(permit, wait, limits, now, jitter);
         let until = self.state.throttle.until()?;
         if begins {
-            self.state.pace.refused(permit, now, until);
+            self.state.pace.refused(permit, limits, now, until);
         } else {
             self.state.pace.resumes_at(until);
         }
@@ -360,6 +362,16 @@ impl Gate {
     pub fn clear_throttle(&mut self, limits: &GateLimits, now: Timestamp) {
         self.state.throttle.clear(now);
         self.state.pace.cleared(limits, now);
+    }
+
+    /// Forgets the pace that throttling has taught: until the receiver refuses again, it is sent to as configured.
+    pub fn forget_learned(&mut self) {
+        self.state.pace.forget_learned();
+    }
+
+    /// What it has learned of its receiver and is worth saving: the pace, and the requests at once.
+    pub(crate) fn learned(&self, limits: &GateLimits) -> (Option<LearnedPace>, u32) {
+        (self.state.pace.learned_pace(limits), self.state.concurrency.limit(limits))
     }
 
     pub fn status(&self, now: Timestamp) -> GateStatus {

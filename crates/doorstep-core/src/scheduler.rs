@@ -23,6 +23,7 @@ mod turns;
 mod shares;
 mod hosts;
 mod dispatch;
+mod saves;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -45,9 +46,6 @@ pub use messages::{Command, DestinationPlan, Hand, Input, SchedulerLimits, Ticke
 /// A lane goes on this long after a fault of our own: a read that failed, a request whose fate is unknown.
 const RESTS_FOR: Millis = Millis::from_secs(1);
 
-/// Gates that are saved in one go at the end.
-const SAVED_PER_STOP: usize = 1_024;
-
 #[derive(Debug)]
 pub struct Scheduler {
     limits: SchedulerLimits,
@@ -56,6 +54,8 @@ pub struct Scheduler {
     by_destination: IdMap<DestinationId, LaneKey>,
     turns: Turns,
     timers: BTreeSet<(Timestamp, LaneKey)>,
+    /// By when gates are saved that have learned something: one time for a lane.
+    saves: BTreeSet<(Timestamp, LaneKey)>,
     refill_queue: VecDeque<(LaneKey, Track)>,
     /// Who holds the slots of each track, and the lanes that wait for one.
     slots: Shares<2>,
@@ -116,6 +116,7 @@ impl Scheduler {
             by_destination: IdMap::default(),
             turns: Turns::default(),
             timers: BTreeSet::new(),
+            saves: BTreeSet::new(),
             refill_queue: VecDeque::new(),
             slots,
             refills: IdMap::default(),
@@ -150,7 +151,10 @@ impl Scheduler {
             Input::Overdue { deliveries } => self.overdue(deliveries, now, out),
             Input::Withdrawn { delivery } => self.withdraw(&delivery, now),
             Input::Handled { destination_id, hand } => self.handled(destination_id, hand, now, out),
-            Input::Woken => self.woken(now),
+            Input::Woken => {
+                self.woken(now);
+                self.save_due(now, out);
+            }
             Input::Stop => self.stop(out),
         }
         self.start_refills(out);
@@ -159,7 +163,7 @@ impl Scheduler {
 
     /// When [`Input::Woken`] is due, if nothing happens before.
     pub fn wake_at(&self) -> Option<Timestamp> {
-        self.timers.first().map(|(at, _)| *at)
+        [self.timers.first(), self.saves.first()].into_iter().flatten().map(|(at, _)| *at).min()
     }
 
     pub fn in_flight(&self) -> usize {
@@ -260,27 +264,15 @@ impl Scheduler {
             Hand::Pause => lane.gate.pause(),
             Hand::Resume => lane.gate.resume(&lane.plan.limits, now),
             Hand::Probe => lane.gate.force_probe(now),
-            Hand::ClearThrottle => lane.gate.clear_throttle(&lane.plan.limits, now),
+            Hand::ClearThrottle { forget_learned } => {
+                if forget_learned {
+                    lane.gate.forget_learned();
+                }
+                lane.gate.clear_throttle(&lane.plan.limits, now);
+            }
         }
         self.save_gate(key, out);
         self.unblock(key, now);
-    }
-
-    /// What gates have learned since they were last saved is worth keeping, but not worth a write for each answer.
-    fn stop(&mut self, out: &mut Vec<Command>) {
-        self.stopped = true;
-        if !self.flights.is_empty() {
-            return;
-        }
-        let mut n_saved = 0;
-        while n_saved < SAVED_PER_STOP && self.saved_to < self.lanes.len() {
-            let key = LaneKey::at(self.saved_to);
-            if self.lane(key).is_some_and(|lane| lane.unsaved) {
-                self.save_gate(key, out);
-                n_saved += 1;
-            }
-            self.saved_to += 1;
-        }
     }
 
     // What happens to deliveries.
@@ -358,8 +350,10 @@ impl Scheduler {
         let Flight { lane: key, delivery, permit, withdrawn, again, .. } = flight;
         let Some(lane) = self.lane_mut(key) else { return };
         let charge = if permit.is_probe() { Charge::Probe } else { Charge::Attempt };
+        let before = lane.gate.learned(&lane.plan.limits);
         let changes = lane.gate.settle(permit, outcome, &lane.plan.limits, now, dice.roll());
         lane.unsaved = true;
+        let has_learned = lane.gate.learned(&lane.plan.limits) != before;
         let decision = lane.plan.policy.next(outcome, &delivery.progress, charge, now, dice.roll());
         let (ordering, destination_id) = (lane.plan.ordering, lane.plan.id);
         let next = delivery.after(outcome, decision, charge, now);
@@ -376,6 +370,8 @@ impl Scheduler {
         }
         if !changes.is_empty() {
             self.save_gate(key, out);
+        } else if has_learned {
+            self.save_soon(key, now);
         }
         out.extend(changes.into_iter().map(|change| Command::Announce { destination_id, change }));
         self.unblock(key, now);
@@ -475,14 +471,6 @@ impl Scheduler {
         self.hosts.leave(&flight.host, tenant_id);
         self.offer_room(&flight.host, now);
         Some(flight)
-    }
-
-    fn save_gate(&mut self, key: LaneKey, out: &mut Vec<Command>) {
-        if let Some(lane) = self.lane_mut(key) {
-            lane.unsaved = false;
-            let state = Box::new(lane.gate.state().clone());
-            out.push(Command::SaveGate { destination_id: lane.plan.id, state });
-        }
     }
 
     fn set_timer(&mut self, key: LaneKey, at: Option<Timestamp>) {

@@ -6,7 +6,7 @@ use doorstep_core::api_key::Scope;
 use doorstep_core::audit::{Action, AuditOutcome};
 use doorstep_core::consent::Verification;
 use doorstep_core::delivery::BehindDead;
-use doorstep_core::gate::{GateStatus, SuspensionReason, ThrottleReason, Why};
+use doorstep_core::gate::{GateStatus, LearnedReason, SuspensionReason, ThrottleReason, Why};
 use doorstep_core::outcome::{Class, Fault};
 use doorstep_core::output::{Format, PayloadMode};
 use doorstep_core::retry::{BUILT_IN, DeadReason, PRESET_NAME_MAX};
@@ -136,6 +136,8 @@ shapes! {
     ]);
     /// Why a destination is throttled: its receiver said for how long, did not say it, said that a quota is spent, or answered 503 and said for how long.
     ThrottleReasonName = names(&[ThrottleReason::Asked, ThrottleReason::Unsaid, ThrottleReason::QuotaSpent, ThrottleReason::Maintenance]);
+    /// What taught a destination's pace: its receiver answered 429 (`refused`).
+    LearnedReasonName = names(&[LearnedReason::Refused]);
     /// Why a destination is suspended.
     SuspensionReasonName = names(&[SuspensionReason::Gone, SuspensionReason::OnlyRejections]);
     /// Whether it was done.

@@ -107,7 +107,10 @@ impl Checker {
         let SchedulerLimits { in_flight_max, per_host_max, window_max, .. } = *limits;
         let window_max = u32::try_from(window_max).unwrap_or(u32::MAX);
         let watched = |plan: DestinationPlan, well: bool| Watched {
-            undisturbed: well && plan.ordering == Ordering::Unordered && plan.limits.burst > 5,
+            undisturbed: well
+                && plan.ordering == Ordering::Unordered
+                && plan.limits.burst > 5
+                && plan.limits.pinned.is_none(),
             n_accepted: 0,
             room: if in_flight_max >= ROOM_FOR_ALL { plan.limits.concurrency.min(window_max) } else { 1 },
             removed: false,

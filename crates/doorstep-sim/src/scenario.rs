@@ -91,17 +91,22 @@ impl Scenario {
         let lasts = Millis::from_mins(1 + dice.below(120));
         let tenants: Vec<_> = (1..=1 + dice.below(4)).map(|n| (TenantId(n.into()), tenant_weight(dice))).collect();
         let n_destinations = 1 + dice.below(9);
-        let destinations: Vec<_> = (1..=n_destinations)
+        let mut destinations: Vec<_> = (1..=n_destinations)
             .map(|n| (plan(n, dice.pick(&tenants).0, dice), Receiver::random(dice, start)))
             .collect();
         let n_arrivals = if dice.one_in(8) { 200 + dice.below(800) } else { 20 + dice.below(180) };
         let mut arrivals: Vec<Arrival> = (0..n_arrivals).map(|_| arrival(&destinations, start, lasts, dice)).collect();
         arrivals.sort_by_key(|arrival| arrival.at);
         let hand = |dice: &mut SeededDice| {
-            let hands = [Hand::Pause, Hand::Resume, Hand::Resume, Hand::Probe, Hand::ClearThrottle];
+            let hands =
+                [Hand::Pause, Hand::Resume, Hand::Resume, Hand::Probe, Hand::ClearThrottle { forget_learned: false }];
             (start + dice.roll().up_to(lasts), dice.pick(&destinations).0.id, dice.pick(&hands))
         };
-        let hands = if dice.one_in(3) { (0..dice.below(8)).map(|_| hand(dice)).collect() } else { Vec::new() };
+        let mut hands = if dice.one_in(3) {
+            (0..dice.below(8)).map(|_| hand(dice)).collect()
+        } else {
+            Vec::<(Timestamp, DestinationId, Hand)>::new()
+        };
         let sometimes = |dice: &mut SeededDice| if dice.one_in(4) { dice.below(5) } else { 0 };
         let handovers = (0..sometimes(dice)).map(|_| (start + dice.roll().up_to(lasts), dice.pick(&destinations).0.id));
         let handovers = handovers.collect();
@@ -122,6 +127,7 @@ impl Scenario {
         let n_farewells = u64::from(dice.one_in(10));
         let farewells = (0..n_farewells).map(|_| (moment(start, lasts, dice), dice.pick(&tenants).0)).collect();
         damage(&mut arrivals, lasts, dice);
+        steer(&mut destinations, &mut hands, dice);
         Self {
             start,
             farewells,
@@ -156,6 +162,24 @@ fn damage(arrivals: &mut [Arrival], lasts: Millis, dice: &mut SeededDice) {
         let Some(arrival) = usize::try_from(index).ok().and_then(|index| arrivals.get_mut(index)) else { continue };
         let until = if forever { Timestamp::MAX } else { arrival.at + dice.roll().up_to(lasts) };
         arrival.unreadable_until = Some(until);
+    }
+}
+
+/// In some worlds people pin the pace of a destination, and whoever clears throttles has the learned pace forgotten too.
+fn steer(
+    destinations: &mut [(DestinationPlan, Receiver)],
+    hands: &mut [(Timestamp, DestinationId, Hand)],
+    dice: &mut SeededDice,
+) {
+    for (plan, _) in destinations {
+        if dice.one_in(8) {
+            Arc::make_mut(&mut plan.limits).pinned = Some(Rate::per_second(dice.pick(&[1, 5, 50])));
+        }
+    }
+    for (_, _, hand) in hands {
+        if let Hand::ClearThrottle { forget_learned } = hand {
+            *forget_learned = dice.one_in(2);
+        }
     }
 }
 

@@ -13,6 +13,10 @@ pub struct GateLimits {
     pub rate: Rate,
     /// … with this many at once after a silence. At least 1.
     pub burst: u32,
+    /// A person's own pace for it: requests are spaced evenly at this rate, or at the configured one if that is slower, and nothing is
+    /// learned meanwhile.
+    #[serde(default)]
+    pub pinned: Option<Rate>,
     /// A receiver's own wish to wait is honoured up to this much (G5).
     pub wait_max: Millis,
     /// How long a receiver is left alone that refuses and does not say for how long, by the count of throttles in a row
@@ -72,6 +76,7 @@ impl Default for GateLimits {
             concurrency: 10,
             rate: Rate::per_second(1_000),
             burst: 100,
+            pinned: None,
             wait_max: Millis::from_hours(24),
             throttle_waits: throttle_waits(),
             breaker: BreakerLimits::default(),

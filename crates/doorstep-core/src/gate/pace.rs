@@ -1,14 +1,14 @@
 //! How fast: the configured rate, the rate that a throttling receiver has taught us, and the ramp after recovery.
 //!
 //! The slowest of the three counts. While one of the last two holds, requests are spaced evenly, because what a
-//! receiver refuses is usually the burst.
+//! receiver refuses is usually the burst. A pace that a person has pinned stands in for the learned one.
 
 mod learned;
 mod recovery;
 
 use serde::{Deserialize, Serialize};
 
-use super::{GateLimits, Hold, Permit, Why};
+use super::{GateLimits, Hold, LearnedPace, LearnedReason, Permit, Why};
 use crate::time::{Millis, Timestamp};
 use learned::Learned;
 use recovery::Recovery;
@@ -18,6 +18,9 @@ pub struct Pace {
     /// Microseconds since the epoch: when the next request is on time. Earlier ones use up the burst.
     next_at: i64,
     learned: Learned,
+    /// Since when there has been a learned pace.
+    #[serde(default)]
+    learned_since: Option<Timestamp>,
     recovery: Recovery,
 }
 
@@ -26,6 +29,8 @@ pub struct Pace {
 pub(super) struct Paced {
     from: i64,
     to: i64,
+    /// It left at a pinned pace, and says nothing about the learned one.
+    pinned: bool,
 }
 
 /// Requests over time, in millionths of a request per second.
@@ -74,7 +79,7 @@ impl Rate {
 impl Pace {
     /// The pace in force.
     pub fn rate(&self, limits: &GateLimits) -> Rate {
-        [self.learned.rate(), self.recovery.rate()].into_iter().flatten().fold(limits.rate, Rate::min)
+        self.even(limits).into_iter().flatten().fold(limits.rate, Rate::min)
     }
 
     /// What throttling has taught about this receiver, if it has.
@@ -82,9 +87,25 @@ impl Pace {
         self.learned.rate()
     }
 
+    /// The same with all that is known of it. While a pace is pinned it is kept, and not in force.
+    pub fn learned_pace(&self, limits: &GateLimits) -> Option<LearnedPace> {
+        Some(LearnedPace {
+            pace: self.learned.rate()?.min(limits.rate),
+            estimate: self.learned.estimate(),
+            reason: self.learned.reason(),
+            since: self.learned_since,
+            next_probe_at: self.learned.next_probe_at(),
+        })
+    }
+
     fn burst(&self, limits: &GateLimits) -> i64 {
-        let even = self.learned.rate().is_some() || self.recovery.rate().is_some();
-        if even { 1 } else { i64::from(limits.burst.max(1)) }
+        let is_even = self.even(limits).into_iter().any(|pace| pace.is_some());
+        if is_even { 1 } else { i64::from(limits.burst.max(1)) }
+    }
+
+    /// The paces at which requests are spaced evenly.
+    fn even(&self, limits: &GateLimits) -> [Option<Rate>; 2] {
+        [limits.pinned.or(self.learned.rate()), self.recovery.rate()]
     }
 
     pub(super) fn hold(&self, limits: &GateLimits, now: Timestamp) -> Option<Hold> {
@@ -104,6 +125,7 @@ impl Pace {
         let ahead = self.burst(limits).saturating_mul(self.rate(limits).interval());
         self.next_at = self.next_at.min(micros(now).saturating_add(ahead).max(micros(goes_on_at)));
         self.learned.notice_clock(goes_on_at);
+        self.learned_since = self.learned_since.map(|since| since.min(now));
         self.recovery.notice_clock(goes_on_at);
     }
 
@@ -119,12 +141,12 @@ impl Pace {
         // A request that comes a little late does not push back those after it.
         let on_time = if now.saturating_sub(self.next_at) <= LATENESS { self.next_at } else { now };
         self.next_at = on_time.saturating_add(interval);
-        Paced { from, to: self.next_at }
+        Paced { from, to: self.next_at, pinned: limits.pinned.is_some() }
     }
 
     /// A request was not made after all. If others have taken later places since, this one is lost: to give it to another would
     /// send two at once that were to be apart.
-    pub(super) fn hand_back(&mut self, Paced { from, to }: Paced) {
+    pub(super) fn hand_back(&mut self, Paced { from, to, .. }: Paced) {
         if self.next_at == to {
             self.next_at = from;
         }
@@ -132,14 +154,38 @@ impl Pace {
 
     /// `late`: a throttle has begun since this request left.
     pub(super) fn succeeded(&mut self, permit: &Permit, late: bool, limits: &GateLimits, now: Timestamp) {
-        self.learned.succeeded(permit.pressed, late, limits, now);
+        if learns_from(permit, limits) {
+            let before = self.learned.rate();
+            self.learned.succeeded(permit.pressed, late, limits, now);
+            self.note_since(before, now);
+        } else {
+            // What is admitted at a pinned pace is not counted: the count goes on when the pin is taken away.
+            self.learned.resumes_at(now);
+        }
         self.recovery.succeeded(permit.pressed, limits, now);
     }
 
     /// The receiver refused, and is left alone until then.
-    pub(super) fn refused(&mut self, permit: &Permit, now: Timestamp, until: Timestamp) {
-        self.learned.refused(permit.pressed, now, until);
+    pub(super) fn refused(&mut self, permit: &Permit, limits: &GateLimits, now: Timestamp, until: Timestamp) {
+        if learns_from(permit, limits) {
+            let before = self.learned.rate();
+            self.learned.refused(permit.pressed, now, until);
+            self.note_since(before, now);
+        }
         self.resumes_at(until);
+    }
+
+    fn note_since(&mut self, before: Option<Rate>, now: Timestamp) {
+        match (before, self.learned.rate()) {
+            (None, Some(_)) => self.learned_since = Some(now),
+            (_, None) => self.learned_since = None,
+            (Some(_), Some(_)) => {}
+        }
+    }
+
+    /// Forgets what throttling has taught.
+    pub(super) fn forget_learned(&mut self) {
+        (self.learned, self.learned_since) = (Learned::default(), None);
     }
 
     pub(super) fn resumes_at(&mut self, until: Timestamp) {
@@ -169,6 +215,10 @@ impl Pace {
         self.recovery.begin(limits, now);
         self.next_at = self.next_at.max(micros(now));
     }
+}
+
+fn learns_from(permit: &Permit, limits: &GateLimits) -> bool {
+    limits.pinned.is_none() && !permit.paced.pinned
 }
 
 /// Timers fire a little late; so much is made up for.

@@ -4,6 +4,7 @@ mod throttle;
 mod breaker;
 mod concurrency;
 mod pace;
+mod steering;
 mod suspension;
 mod whole;
 

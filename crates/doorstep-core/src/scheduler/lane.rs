@@ -17,6 +17,8 @@ pub(super) struct Lane {
     pub standing: [Standing; 2],
     /// The gate has learned something that no change told of, and that is not saved.
     pub unsaved: bool,
+    /// There is a time by which that is saved.
+    pub saved_soon: bool,
     /// Dropped, and only waits for what is in flight.
     pub leaving: bool,
 }
@@ -54,6 +56,7 @@ impl Lane {
             timer: None,
             standing: [Standing::Out; 2],
             unsaved: false,
+            saved_soon: false,
             leaving: false,
         }
     }

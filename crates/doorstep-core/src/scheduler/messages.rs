@@ -97,7 +97,10 @@ pub enum Hand {
     Pause,
     Resume,
     Probe,
-    ClearThrottle,
+    ClearThrottle {
+        /// Also the pace that throttling has taught.
+        forget_learned: bool,
+    },
 }
 
 /// What to do.

@@ -2,12 +2,14 @@ mod consent;
 mod fairness;
 mod hosts;
 mod reads;
+mod saves;
 mod unreadable;
 mod voided;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::saves::SAVED_AT_ONCE;
 use super::*;
 use crate::delivery::{BehindDead, OrderingSlot, Place};
 use crate::dice::SeededDice;
@@ -296,7 +298,7 @@ fn saved(commands: &[Command]) -> Vec<(DestinationId, GateState)> {
 #[test]
 fn what_gates_have_learned_is_saved_at_the_end_a_page_at_a_time() {
     let mut desk = Desk::new(SchedulerLimits::default());
-    let n = SAVED_PER_STOP as u128 + 10;
+    let n = SAVED_AT_ONCE as u128 + 10;
     for destination in 0..n + 5 {
         desk.adopt(plan(destination, 1));
     }
@@ -309,7 +311,7 @@ fn what_gates_have_learned_is_saved_at_the_end_a_page_at_a_time() {
     assert_eq!(saved(&desk.tell(Input::Stop)), [], "one is in flight");
     desk.answer(last.id, OK);
     let mut all: Vec<(DestinationId, GateState)> = Vec::new();
-    for expected in [SAVED_PER_STOP, 10, 0] {
+    for expected in [SAVED_AT_ONCE, 10, 0] {
         let page = saved(&desk.tell(Input::Stop));
         assert_eq!(page.len(), expected);
         all.extend(page);

@@ -3,6 +3,7 @@
 mod settings;
 mod view;
 mod certificate;
+mod pace;
 pub(crate) mod consent;
 
 use std::sync::Arc;
@@ -136,6 +137,13 @@ pub(crate) struct Rotated {
     secret: Zeroizing<String>,
     /// The old ones sign along until then.
     old_until: When,
+}
+
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ClearThrottle {
+    /// Also forget the learned pace: until the receiver refuses again, it is sent to at `rate_limit`. It is kept unless asked for.
+    forget_learned: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -284,14 +292,19 @@ async fn probe(State(app): State<Arc<App>>, caller: Caller, Id(id): Id<Destinati
 }
 
 /// End a throttle now, and forget how many there were
+///
+/// With `forget_learned`, also the pace that the receiver has taught.
 #[utoipa::path(post, path = "/v1/destinations/{id}/clear-throttle", tag = "destinations", params(("id" = shape::DestinationId, Path)),
+    request_body = Option<ClearThrottle>,
     responses((status = 200, body = DestinationView)))]
 async fn clear_throttle(
     State(app): State<Arc<App>>,
     caller: Caller,
     Id(id): Id<DestinationId>,
+    OptionalJson(asked): OptionalJson<ClearThrottle>,
 ) -> Result<Response, Problem> {
-    handle(&app, &caller, id, Hand::ClearThrottle).await
+    let forget_learned = asked.forget_learned.unwrap_or_default();
+    handle(&app, &caller, id, Hand::ClearThrottle { forget_learned }).await
 }
 
 /// Send a test event now, and see what comes back
@@ -403,10 +416,13 @@ async fn handle(app: &App, caller: &Caller, id: DestinationId, hand: Hand) -> Re
         Hand::Pause => Action::DestinationPause,
         Hand::Resume => Action::DestinationResume,
         Hand::Probe => Action::DestinationProbe,
-        Hand::ClearThrottle => Action::DestinationClearThrottle,
+        Hand::ClearThrottle { .. } => Action::DestinationClearThrottle,
     };
-    let nothing = (&Value::Null, &Value::Null);
-    let mandate = caller.mandate(app, action, Some(destination.tenant_id), id, nothing);
+    let asked = match hand {
+        Hand::ClearThrottle { forget_learned: true } => json!({ "forget_learned": true }),
+        Hand::ClearThrottle { forget_learned: false } | Hand::Pause | Hand::Resume | Hand::Probe => Value::Null,
+    };
+    let mandate = caller.mandate(app, action, Some(destination.tenant_id), id, (&Value::Null, &asked));
     app.engine.handle(mandate, id, hand).await?;
     shown(app, caller.reach, &destination).await
 }

@@ -107,7 +107,7 @@ impl Checker {
                     tripped.until = tripped.until.min(now);
                 }
             }
-            Hand::ClearThrottle => (facts.quiet_until, facts.throttles_in_row) = (Timestamp::default(), 0),
+            Hand::ClearThrottle { .. } => (facts.quiet_until, facts.throttles_in_row) = (Timestamp::default(), 0),
         }
     }
 

@@ -136,14 +136,18 @@ impl Watched {
         ensure(!self.undisturbed || waited <= most, || format!("{id} waited {waited} for a receiver that is well"))
     }
 
-    /// In no second more than the rate and its burst.
+    /// In no second more than the rate and its burst; at a pinned pace there is no burst, but what comes late is made up for.
     fn within_rate(&mut self, now: Timestamp) -> Verdict {
         let second = Millis::from_secs(1);
         while self.starts.front().is_some_and(|first| *first + second <= now) {
             self.starts.pop_front();
         }
         self.starts.push_back(now);
-        let most = self.plan.limits.rate.as_per_second() + f64::from(self.plan.limits.burst) + 1.0;
+        let limits = &self.plan.limits;
+        let most = match limits.pinned {
+            Some(pinned) => pinned.min(limits.rate).as_per_second() + 2.0,
+            None => limits.rate.as_per_second() + f64::from(limits.burst) + 1.0,
+        };
         let started = self.starts.len() as f64;
         ensure(started <= most, || format!("{started} requests in one second, over the rate"))
     }

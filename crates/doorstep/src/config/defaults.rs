@@ -21,6 +21,7 @@ impl Config {
                 concurrency: self.default_concurrency,
                 rate,
                 burst: burst_of(rate),
+                pinned: None,
                 wait_max: self.retry_after_max_ms,
                 throttle_waits: self.throttle_waits_ms.clone(),
                 breaker: BreakerLimits {

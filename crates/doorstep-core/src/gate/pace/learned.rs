@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{GateLimits, Rate};
+use super::{GateLimits, LearnedReason, Rate};
 use crate::time::{Millis, Timestamp};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,6 +84,21 @@ const ROUND_WINDOWS: [Millis; 5] =
 impl Learned {
     pub(super) fn rate(&self) -> Option<Rate> {
         self.rate
+    }
+
+    // What is shown of it.
+
+    /// What the receiver seems to admit.
+    pub(super) fn estimate(&self) -> Option<Rate> {
+        self.ceiling.map(|ceiling| ceiling.rate)
+    }
+
+    pub(super) fn next_probe_at(&self) -> Option<Timestamp> {
+        self.ceiling.map(|ceiling| ceiling.doubted_at)
+    }
+
+    pub(super) fn reason(&self) -> LearnedReason {
+        LearnedReason::Refused
     }
 
     /// A cycle has begun by then, and a ceiling is trusted from then at most.

@@ -50,6 +50,8 @@ enum Act {
     Resume,
     Probe,
     Clear,
+    Forget,
+    Pin(Option<u64>),
 }
 
 fn any_act() -> impl Strategy<Value = Act> {
@@ -64,6 +66,8 @@ fn any_act() -> impl Strategy<Value = Act> {
         2 => Just(Act::Resume),
         1 => Just(Act::Probe),
         1 => Just(Act::Clear),
+        1 => Just(Act::Forget),
+        1 => proptest::option::of(1..100u64).prop_map(Act::Pin),
     ]
 }
 
@@ -115,6 +119,8 @@ proptest! {
                 Act::Resume => bench.gate.resume(&bench.limits, bench.now),
                 Act::Probe => bench.gate.force_probe(bench.now),
                 Act::Clear => bench.gate.clear_throttle(&bench.limits, bench.now),
+                Act::Forget => bench.gate.forget_learned(),
+                Act::Pin(pinned) => bench.limits.pinned = pinned.map(Rate::per_second),
             }
             prop_assert!(bench.gate.in_flight() <= concurrency);
             prop_assert_eq!(usize::try_from(bench.gate.in_flight()).unwrap(), permits.len());

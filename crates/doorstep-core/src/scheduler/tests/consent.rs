@@ -11,7 +11,7 @@ fn nothing_goes_before_the_receiver_has_agreed_whatever_people_do() {
     let mut desk = Desk::new(SchedulerLimits::default());
     desk.adopt(awaiting(1));
     assert_eq!(sent(&desk.offer(1, 2)), []);
-    for hand in [Hand::Pause, Hand::Resume, Hand::Probe, Hand::ClearThrottle] {
+    for hand in [Hand::Pause, Hand::Resume, Hand::Probe, Hand::ClearThrottle { forget_learned: true }] {
         let out = desk.tell(Input::Handled { destination_id: DestinationId(1), hand });
         assert_eq!(sent(&out), [], "{hand:?}");
     }

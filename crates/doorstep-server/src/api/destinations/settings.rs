@@ -24,13 +24,13 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 use zeroize::Zeroizing;
 
+use super::pace::{PinnedPace, read_per_second};
 use crate::api::tenants::check_name;
 use crate::field::Field;
 use crate::object;
 use crate::problem::{FieldFault, Problem};
 use crate::shape;
 
-const PER_SECOND_MIN: f64 = 0.001;
 /// Bytes of a new secret.
 const SECRET_LEN: usize = 32;
 
@@ -75,6 +75,9 @@ pub(crate) struct DestinationBody {
     #[serde(default, deserialize_with = "object::field")]
     #[schema(value_type = Option<RateLimit>)]
     rate_limit: Field<RateLimit>,
+    #[serde(default, deserialize_with = "object::field")]
+    #[schema(value_type = Option<PinnedPace>)]
+    pinned_pace: Field<PinnedPace>,
     #[serde(default)]
     #[schema(value_type = Option<OrderingName>)]
     ordering: Field<OrderingName>,
@@ -421,6 +424,14 @@ impl DestinationBody {
                 Err((pointer, wrong)) => fault(pointer, wrong),
             },
         }
+        match self.pinned_pace {
+            Field::Absent => {}
+            Field::Null => chosen.pinned = None,
+            Field::Given(pace) => match pace.read(maxima) {
+                Ok(rate) => chosen.pinned = Some(rate),
+                Err(wrong) => fault("/pinned_pace/per_second", wrong),
+            },
+        }
         match self.timeout_ms {
             Field::Absent => {}
             Field::Null => chosen.timeout = None,
@@ -497,14 +508,7 @@ fn ordering(before: Ordering, name: Field<OrderingName>, behind_dead: Field<Behi
 impl RateLimit {
     fn read(self, maxima: &Maxima) -> Result<(Rate, u32), (&'static str, String)> {
         let Self { per_second, burst } = self;
-        let most = maxima.rate.as_per_second();
-        if !(PER_SECOND_MIN..=most).contains(&per_second) {
-            let wrong = format!("must be between {PER_SECOND_MIN} and {most}, but is {per_second}");
-            return Err(("/rate_limit/per_second", wrong));
-        }
-        // In millionths of a request: the range above fits, and nothing is lost that could be measured. Rounded, or 4.1
-        // would be shown as 4.099999.
-        let rate = Rate::over((per_second * 1e6).round() as u64, Millis(1_000_000_000));
+        let rate = read_per_second(per_second, maxima).map_err(|wrong| ("/rate_limit/per_second", wrong))?;
         let burst = burst.unwrap_or_else(|| burst_of(rate));
         within("requests", 1, maxima.burst(), burst).map_err(|wrong| ("/rate_limit/burst", wrong))?;
         Ok((rate, burst))
@@ -526,18 +530,9 @@ fn plain(fault: &serde_json::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use doorstep_core::defaults::PER_SECOND_MAX;
     use zeroize::ZeroizeOnDrop;
 
     use super::*;
-
-    #[test]
-    fn a_rate_is_shown_as_it_was_given() {
-        for per_second in [PER_SECOND_MIN, 0.29, 1.1, 4.1, 8.2, 1_000.7, PER_SECOND_MAX.into()] {
-            let (rate, _) = RateLimit { per_second, burst: None }.read(&Maxima::default()).unwrap();
-            assert_eq!(rate.as_per_second(), per_second);
-        }
-    }
 
     #[test]
     fn secrets_in_a_body_are_wiped_when_it_is_dropped() {

@@ -21,6 +21,7 @@ use utoipa::ToSchema;
 
 use super::certificate::CertificateView;
 use super::consent::ConsentView;
+use super::pace::{LearnedPaceView, PinnedPace};
 use super::settings::{OrderingName, RateLimit, Signing, algorithm};
 use crate::app::App;
 use crate::problem::Problem;
@@ -50,6 +51,8 @@ pub(crate) struct DestinationView {
     status_overrides: StatusOverrides,
     concurrency: u32,
     rate_limit: RateLimit,
+    #[schema(required)]
+    pinned_pace: Option<PinnedPace>,
     ordering: OrderingName,
     #[schema(value_type = Option<shape::BehindDeadName>, required)]
     behind_dead: Option<BehindDead>,
@@ -91,6 +94,9 @@ pub(crate) struct DestinationView {
     /// What throttling has taught about this receiver, in requests per second.
     #[schema(required)]
     learned_pace: Option<f64>,
+    /// The learned pace with its reason; null while nothing has been learned.
+    #[schema(required)]
+    learned: Option<LearnedPaceView>,
     /// Requests under way now.
     in_flight: u32,
     queued_events: u64,
@@ -196,6 +202,7 @@ impl DestinationView {
     ) -> Self {
         let Destination { id, tenant_id, settings, secrets, created_at, updated_at, .. } = destination;
         let now = app.engine.now();
+        let learned = gate.and_then(|gate| gate.state.pace.learned_pace(&destination.limits()));
         let (ordering, behind_dead) = match settings.ordering {
             Ordering::Unordered => (OrderingName::Unordered, None),
             Ordering::ByKey { behind_dead } => (OrderingName::ByKey, Some(behind_dead)),
@@ -227,6 +234,7 @@ impl DestinationView {
                 per_second: settings.limits.rate.as_per_second(),
                 burst: Some(settings.limits.burst),
             },
+            pinned_pace: settings.limits.pinned.map(PinnedPace::of),
             ordering,
             behind_dead,
             timeout_ms: settings.timeout.0,
@@ -256,6 +264,7 @@ impl DestinationView {
             next_probe_at: probe_at.map(When),
             suspension_reason,
             learned_pace: state.and_then(|state| state.pace.learned()).map(|rate| rate.as_per_second()),
+            learned: learned.map(|learned| LearnedPaceView::of(learned, now)),
             in_flight: gate.map_or(0, |gate| gate.in_flight),
             queued_events: backlog.queued,
             oldest_age_ms: backlog.oldest_created_at.map(|at| now.since(at).0),
