@@ -90,7 +90,13 @@ enum What {
     /// Let one request through an open breaker now
     Probe(Several),
     /// Forget what the receiver said about waiting
-    ClearThrottle(Several),
+    ClearThrottle {
+        #[command(flatten)]
+        some: Several,
+        /// Also forget the pace that the receiver has taught
+        #[arg(long)]
+        forget_learned: bool,
+    },
     /// Make one request now, past the gate; no record is kept
     Test {
         #[arg(value_name = "DESTINATION")]
@@ -155,10 +161,13 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             with(&common, async |server| server.change(&KIND, which, &body, &seen).await)
         }
         What::Delete { ids, yes, seen, common } => delete(&ids, yes, &seen, &common),
-        What::Pause(some) => hand(&some, "pause"),
-        What::Resume(some) => hand(&some, "resume"),
-        What::Probe(some) => hand(&some, "probe"),
-        What::ClearThrottle(some) => hand(&some, "clear-throttle"),
+        What::Pause(some) => hand(&some, "pause", None),
+        What::Resume(some) => hand(&some, "resume", None),
+        What::Probe(some) => hand(&some, "probe", None),
+        What::ClearThrottle { some, forget_learned } => {
+            let body = forget_learned.then(|| json!({"forget_learned": true}));
+            hand(&some, "clear-throttle", body.as_ref())
+        }
         What::Test { id, event_type, data, common } => test(&id, event_type, data.as_deref(), &common),
         What::Verify(One { id, common }) => verify(&id, &common),
         What::RotateSecret(args) => rotate(&args),
@@ -206,9 +215,9 @@ fn rotate(Rotate { id, overlap, secret_file, links, common }: &Rotate) -> Result
     with(common, async |server| server.send(&ROTATED, Method::POST, &path, Some(&body)).await)
 }
 
-fn hand(some: &Several, verb: &str) -> Result<(), Failure> {
+fn hand(some: &Several, verb: &str, body: Option<&Value>) -> Result<(), Failure> {
     let does = async |server: super::Session| {
-        many::each(&some.ids, server.form, async |id| server.act(&KIND, &[PATH, id, verb], None).await).await
+        many::each(&some.ids, server.form, async |id| server.act(&KIND, &[PATH, id, verb], body).await).await
     };
     with(&some.common, does)
 }

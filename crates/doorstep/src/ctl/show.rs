@@ -12,6 +12,9 @@ use crate::failure::Failure;
 /// A cell of a table is cut here: a receiver's answer may be long.
 const CELL_CHARS_MAX: usize = 100;
 
+/// Objects whose fields have lines of their own, such as `learned.since`.
+const SPREAD: &[&str] = &["learned"];
+
 /// How things of one kind are shown.
 pub(super) struct Kind {
     /// What `--quiet` prints: a JSON pointer.
@@ -72,14 +75,13 @@ fn people(kind: &Kind, object: &str, now: Timestamp) -> Result<String, Failure> 
         if name == within {
             continue;
         }
-        let value = value(raw.get())?;
-        let exact = value.as_str().filter(|_| is_time(&name)).and_then(|text| Some((text, moment::exact(text)?)));
-        let shown = match exact {
-            Some((text, at)) => format!("{} ({text})", moment::relative(at, now)),
-            // As it was written, on as many lines.
-            None if value.is_object() => raw.get().lines().map(table::tame).collect::<Vec<_>>().join("\n"),
-            None => cell(&name, &value, now),
-        };
+        if SPREAD.contains(&name.as_str()) && raw.get().starts_with('{') {
+            for (part, raw) in in_order(raw.get())? {
+                lines.push(vec![format!("{name}.{part}"), shown(&part, &raw, now)?]);
+            }
+            continue;
+        }
+        let shown = shown(&name, &raw, now)?;
         lines.push(vec![name, shown]);
     }
     let mut text = table::aligned(&lines);
@@ -90,6 +92,17 @@ fn people(kind: &Kind, object: &str, now: Timestamp) -> Result<String, Failure> 
         text.push_str(&format!("\n{}", rows(columns, objects, now)));
     }
     Ok(text)
+}
+
+fn shown(name: &str, raw: &RawValue, now: Timestamp) -> Result<String, Failure> {
+    let value = value(raw.get())?;
+    let exact = value.as_str().filter(|_| is_time(name)).and_then(|text| Some((text, moment::exact(text)?)));
+    Ok(match exact {
+        Some((text, at)) => format!("{} ({text})", moment::relative(at, now)),
+        // As it was written, on as many lines.
+        None if value.is_object() => raw.get().lines().map(table::tame).collect::<Vec<_>>().join("\n"),
+        None => cell(name, &value, now),
+    })
 }
 
 fn cell(name: &str, value: &Value, now: Timestamp) -> String {
@@ -116,7 +129,7 @@ fn short(cell: String) -> String {
 }
 
 fn is_time(name: &str) -> bool {
-    name.ends_with("_at") || name.ends_with("until") || name.ends_with("/at") || name == "at"
+    name.ends_with("_at") || name.ends_with("until") || name.ends_with("/at") || name == "at" || name == "since"
 }
 
 /// An object's fields as they were written.
@@ -163,6 +176,16 @@ mod tests {
             rows(KIND.columns, &[value(OBJECT).unwrap()], Timestamp::from_secs(120)),
             "ID     MADE\ndlv_1  2m ago\n"
         );
+    }
+
+    #[test]
+    fn what_was_learned_has_a_line_for_each_of_its_fields() {
+        let object =
+            r#"{"learned":{"per_second":4.5,"since":"1970-01-01T00:00:00.000Z","next_probe_at":null},"id":"dst_1"}"#;
+        let expected = "learned.per_second     4.5\nlearned.since          2m ago (1970-01-01T00:00:00.000Z)\n\
+                        learned.next_probe_at  -\nid                     dst_1\n";
+        assert_eq!(people(&KIND, object, Timestamp::from_secs(120)).unwrap(), expected);
+        assert_eq!(people(&KIND, r#"{"learned":null}"#, Timestamp(0)).unwrap(), "learned  -\n");
     }
 
     #[test]

@@ -53,6 +53,8 @@ fn destinations_are_steered_from_the_command_line() {
         "invoice.*,a.b",
         "--rate-limit",
         "600/m",
+        "--pinned-pace",
+        "30/m",
         "--timeout",
         "5s",
         "--policy",
@@ -66,7 +68,10 @@ fn destinations_are_steered_from_the_command_line() {
     let made = made.json();
     let id = made["id"].as_str().unwrap();
     assert!(made["secret"].as_str().unwrap().starts_with("whsec_"));
-    assert_eq!(made["rate_limit"]["per_second"], 10.0);
+    assert_eq!((&made["rate_limit"]["per_second"], &made["pinned_pace"]["per_second"]), (&10.0.into(), &0.5.into()));
+    assert!(server.run(&["dest", "get", id]).ok().contains("pinned_pace          {\"per_second\":0.5}\n"));
+    let unpinned = server.run(&["dest", "update", id, "--pinned-pace", "none", "--json"]).json();
+    assert_eq!(unpinned["pinned_pace"], serde_json::Value::Null);
     assert_eq!((&made["timeout_ms"], &made["headers"]["authorization"]), (&5_000.into(), &"***".into()));
     let changed =
         server.run(&["dest", "update", id, "--concurrency", "2", "--data", r#"{"filter": null}"#, "--json"]).json();
@@ -77,6 +82,11 @@ fn destinations_are_steered_from_the_command_line() {
     for verb in ["resume", "probe", "clear-throttle"] {
         assert_eq!(server.run(&["dest", verb, id, "-q"]).word(), id, "{verb}");
     }
+    assert_eq!(server.run(&["dest", "clear-throttle", id, "--forget-learned", "-q"]).word(), id);
+    let audit = server.run(&["audit", "list", "--json"]).lines();
+    let clearings = audit.iter().filter(|entry| entry["action"] == "destination.clear_throttle");
+    let forgot: Vec<bool> = clearings.map(|entry| entry["changes"]["forget_learned"]["after"] == true).collect();
+    assert_eq!(forgot, [true, false], "newest first");
     assert!(server.run(&["dest", "test", id, "--type", "a.b", "--data", "{}"]).ok().starts_with("success: 200 after "));
     let unasked = server.run(&["dest", "verify", id]);
     unasked.ended(6);

@@ -69,7 +69,7 @@ fn same(field: &str, before: &Value, after: &Value, rules: Rules) -> Result<bool
         "tls" => !rules.rewrite_secrets && same_tls(before, after),
         "schemas" => same_schemas(before, after),
         "signing" => within(&signing(after), &signing(before)),
-        "rate_limit" | "ingest_rate" => within(&rate(after), &rate(before)),
+        "rate_limit" | "pinned_pace" | "ingest_rate" => within(&rate(after), &rate(before)),
         "defaults" => set_fields(before) == set_fields(after),
         "policy" => policy(before).map_err(wrong)? == policy(after).map_err(wrong)?,
         "event_types" if after.is_array() => patterns(before).map_err(wrong)? == patterns(after).map_err(wrong)?,
@@ -92,6 +92,7 @@ fn can_be_none(field: &str) -> bool {
             | "headers"
             | "tls"
             | "ingest_rate"
+            | "pinned_pace"
             | "quota"
             | "defaults"
     )
@@ -235,6 +236,16 @@ mod tests {
         assert_eq!(differ(json!({"ingest_rate": null}), there, KEEP), Ok(vec!["ingest_rate".to_owned()]));
         let none = json!({"ingest_rate": null});
         assert_eq!(differ(json!({"ingest_rate": {"per_second": 5}}), none, KEEP), Ok(vec!["ingest_rate".to_owned()]));
+    }
+
+    #[test]
+    fn a_pinned_pace_is_rounded_and_may_be_taken_away() {
+        let pinned = |per_second: f64| json!({"pinned_pace": {"per_second": per_second}});
+        let none = json!({"pinned_pace": null});
+        assert_eq!(differ(pinned(0.333_333_333), pinned(0.333_333), KEEP), Ok(vec![]));
+        for (wanted, there) in [(pinned(2.0), pinned(3.0)), (none.clone(), pinned(3.0)), (pinned(3.0), none)] {
+            assert_eq!(differ(wanted, there, KEEP), Ok(vec!["pinned_pace".to_owned()]));
+        }
     }
 
     #[test]

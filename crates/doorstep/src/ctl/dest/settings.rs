@@ -1,5 +1,7 @@
 //! A destination's settings as flags.
 
+use std::str::FromStr;
+
 use doorstep_core::time::Millis;
 use serde_json::{Map, Value, json};
 
@@ -32,6 +34,9 @@ pub(super) struct Args {
     /// Deliveries over it wait: 100/s
     #[arg(long, value_name = "RATE")]
     rate_limit: Option<Rate>,
+    /// Send evenly at this pace instead of the learned one: 5/s, or none to let it be learned
+    #[arg(long, value_name = "RATE")]
+    pinned_pace: Option<Pin>,
     /// unordered, or by_key
     #[arg(long)]
     ordering: Option<String>,
@@ -58,6 +63,21 @@ pub(super) struct Args {
     data: Option<String>,
 }
 
+/// A pinned pace, or that there shall be none.
+#[derive(Clone, Copy)]
+struct Pin(Option<Rate>);
+
+impl FromStr for Pin {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self(None));
+        }
+        text.parse().map(|rate| Self(Some(rate))).map_err(|wrong: String| format!("{wrong}, or none"))
+    }
+}
+
 impl Args {
     /// What the API is sent: the fields of `--data`, over which flags win.
     pub(super) fn body(self) -> Result<Value, Failure> {
@@ -72,7 +92,8 @@ impl Args {
             ("filter", filter),
             ("policy", policy),
             ("concurrency", self.concurrency.map(Value::from)),
-            ("rate_limit", self.rate_limit.map(|rate| json!({"per_second": rate.per_second()}))),
+            ("rate_limit", self.rate_limit.map(per_second)),
+            ("pinned_pace", self.pinned_pace.map(|Pin(pace)| json!(pace.map(per_second)))),
             ("ordering", self.ordering.map(Value::from)),
             ("behind_dead", self.behind_dead.map(Value::from)),
             ("timeout_ms", self.timeout.map(|timeout| Value::from(timeout.0))),
@@ -84,6 +105,10 @@ impl Args {
         fields.extend(given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
         Ok(fields.into())
     }
+}
+
+fn per_second(rate: Rate) -> Value {
+    json!({"per_second": rate.per_second()})
 }
 
 fn headers(given: &[String]) -> Result<Option<Value>, Failure> {
@@ -139,6 +164,10 @@ mod tests {
         });
         assert_eq!(body(&flags).unwrap(), expected);
         assert_eq!(body(&[]).unwrap(), json!({}));
+        assert_eq!(body(&["--pinned-pace", "30/m"]).unwrap(), json!({"pinned_pace": {"per_second": 0.5}}));
+        assert_eq!(body(&["--pinned-pace", "none"]).unwrap(), json!({"pinned_pace": null}));
+        let wrong = Cli::try_parse_from(["dest", "--pinned-pace", "fast"]).err().unwrap().to_string();
+        assert!(wrong.contains("`fast` is not a rate") && wrong.contains("or none"), "{wrong}");
         assert_eq!(body(&["--header", "x"]).unwrap_err().exit(), Exit::Usage);
     }
 }
