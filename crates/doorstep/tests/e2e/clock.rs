@@ -24,7 +24,7 @@ const LIBRARIES: [&str; 4] = [
 ];
 
 /// A wall clock for one server, off from the true one by what its file says.
-struct WallClock<'a> {
+pub(crate) struct WallClock<'a> {
     home: &'a Home,
     library: &'static str,
     /// Whether the clock that counts from the machine's start is shifted along, as if the machine had been suspended or another one.
@@ -32,7 +32,7 @@ struct WallClock<'a> {
 }
 
 impl<'a> WallClock<'a> {
-    fn new(home: &'a Home, with_uptime: bool) -> Option<Self> {
+    pub(crate) fn new(home: &'a Home, with_uptime: bool) -> Option<Self> {
         let library = LIBRARIES.into_iter().find(|path| Path::new(path).exists());
         if library.is_none() {
             skipped("libfaketime is not installed (Debian: faketime)");
@@ -43,7 +43,7 @@ impl<'a> WallClock<'a> {
     }
 
     /// In one step, as far as the server can see.
-    fn set(&self, seconds: i64) {
+    pub(crate) fn set(&self, seconds: i64) {
         let (draft, file) = (self.home.path().join("wall-clock.draft"), self.file());
         fs::write(&draft, format!("{seconds:+}\n")).unwrap();
         fs::rename(draft, file).unwrap();
@@ -53,7 +53,7 @@ impl<'a> WallClock<'a> {
         self.home.path().join("wall-clock")
     }
 
-    fn serve(&self, options: &[&str]) -> Server {
+    pub(crate) fn serve(&self, options: &[&str]) -> Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_doorstep"));
         command.args(["serve", "--listen", "127.0.0.1:0", "--allow-targets", "127.0.0.0/8", "--data-dir"]);
         command.arg(self.home.data()).args(options);

@@ -17,6 +17,7 @@ mod dead_letters;
 mod ordering;
 mod crash;
 mod clock;
+mod learned;
 mod asleep;
 mod api;
 mod proxies;
