@@ -21,19 +21,25 @@ fn learned(bench: &Bench) -> LearnedPace {
     bench.gate.state().pace.learned_pace(&bench.limits).expect("a learned pace")
 }
 
+fn admit_when_allowed(bench: &mut Bench) -> Permit {
+    while let Some(hold) = bench.gate.hold(&bench.limits, bench.now) {
+        bench.now = hold.until.expect("a hold with a time");
+    }
+    bench.admit()
+}
+
 /// When requests go that are sent as soon as they may, until `span` has passed.
 fn sent_within(bench: &mut Bench, span: Millis) -> Vec<Timestamp> {
     let end = bench.now + span;
     let mut sent = Vec::new();
     loop {
-        while let Some(hold) = bench.gate.hold(&bench.limits, bench.now) {
-            bench.now = hold.until.expect("a hold with a time");
-        }
+        let permit = admit_when_allowed(bench);
         if bench.now >= end {
+            bench.gate.hand_back(permit);
             return sent;
         }
         sent.push(bench.now);
-        bench.send(OK);
+        bench.settle(permit, OK);
     }
 }
 
@@ -140,10 +146,15 @@ fn a_pinned_pace_takes_nothing_from_throttle_breaker_and_ramp() {
 fn nothing_is_learned_while_a_pace_is_pinned_and_what_was_learned_comes_back_after_it() {
     let mut bench = taught();
     bench.gate.clear_throttle(&bench.limits, bench.now);
-    let overtaken = bench.pass(Millis::from_secs(5)).admit();
+    for _ in 0..10 {
+        bench.send_when_allowed(OK);
+    }
+    let overtaken = [admit_when_allowed(&mut bench), admit_when_allowed(&mut bench)];
     let before = learned(&bench);
     bench.limits.pinned = Some(Rate::per_second(20));
-    bench.settle(overtaken, refusal(1));
+    for (permit, outcome) in overtaken.into_iter().zip([OK, refusal(1)]) {
+        bench.settle(permit, outcome);
+    }
     for _ in 0..20 {
         for _ in 0..50 {
             bench.send_when_allowed(OK);
@@ -151,19 +162,19 @@ fn nothing_is_learned_while_a_pace_is_pinned_and_what_was_learned_comes_back_aft
         bench.send_when_allowed(refusal(1));
     }
     assert_eq!(learned(&bench), before, "it is kept");
-    while let Some(hold) = bench.gate.hold(&bench.limits, bench.now) {
-        bench.now = hold.until.unwrap();
-    }
-    let left_pinned = bench.admit();
+    let left_pinned = [admit_when_allowed(&mut bench), admit_when_allowed(&mut bench)];
     bench.limits.pinned = None;
     assert_eq!(bench.gate.state().pace.rate(&bench.limits), before.pace, "and in force again");
-    bench.settle(left_pinned, refusal(1));
+    for (permit, outcome) in left_pinned.into_iter().zip([OK, refusal(1)]) {
+        bench.settle(permit, outcome);
+    }
     assert_eq!(learned(&bench), before, "a request that left at the pinned pace teaches nothing about this one");
 }
 
 #[test]
 fn what_was_admitted_at_a_pinned_pace_is_not_counted_afterwards() {
     let mut bench = Bench::new();
+    bench.send(OK);
     bench.limits.pinned = Some(Rate::over(1, Millis::from_mins(1)));
     for _ in 0..60 {
         bench.send_when_allowed(OK);
