@@ -7,6 +7,8 @@ use doorstep_core::dice::{Dice, SeededDice};
 use doorstep_core::outcome::Outcome;
 use doorstep_core::time::{Millis, Timestamp};
 
+use crate::senders::Obedience;
+
 /// Something that sends to one or more destinations, retries and learns.
 pub trait Sender {
     /// So many new deliveries want to go to this destination.
@@ -15,6 +17,12 @@ pub trait Sender {
     fn start(&mut self, now: Timestamp) -> Vec<Request>;
     fn answered(&mut self, request: Request, outcome: &Outcome, now: Timestamp);
     fn wake_at(&self) -> Option<Timestamp>;
+    /// What an obedient sender in its place has to keep to at this destination.
+    fn obedience(&self, destination: usize) -> Obedience;
+    /// A request has arrived. Returns whether the sender looks at arrivals at all: only an oracle can.
+    fn arrived(&mut self, _: Request, _: Timestamp) -> bool {
+        false
+    }
 }
 
 /// A request of one sender.
@@ -172,6 +180,13 @@ impl<'a> Arena<'a> {
         }
     }
 
+    /// What an obedient sender would have to keep to now, for each destination.
+    pub fn obedience(&self) -> Vec<Obedience> {
+        let ends = self.first_destinations.iter().skip(1).copied().chain([self.n_destinations]);
+        let of_each = self.senders.iter().zip(self.first_destinations.iter().zip(ends));
+        of_each.flat_map(|(sender, (first, end))| (0..end - first).map(|n| sender.obedience(n))).collect()
+    }
+
     pub fn run_until(&mut self, end: Timestamp) {
         while let Some(next) = self.queue.peek()
             && next.at <= end
@@ -208,7 +223,10 @@ impl<'a> Arena<'a> {
                 let Reply { outcome, after } = self.receiver.receive(destination, self.now);
                 let back = self.way(self.ways.back);
                 self.push(self.now + after + back, Event::Answer(sender, request, outcome));
-                return;
+                if !self.senders[sender].arrived(request, self.now) {
+                    return;
+                }
+                sender
             }
             Event::Answer(sender, request, outcome) => {
                 self.senders[sender].answered(request, &outcome, self.now);

@@ -118,6 +118,20 @@ impl Limiter {
     }
 }
 
+impl Limiter {
+    /// Of a sliding window with this capacity: whether a request is admitted that arrives at `at`, when so many more arrive
+    /// before it, or how long until then. Looks without counting. `None`: it is of another kind.
+    pub fn sliding_room(&self, at: Timestamp, in_air: usize, capacity: u64) -> Option<Result<(), Millis>> {
+        let State::Sliding { admitted } = &self.state else { return None };
+        let gone = admitted.partition_point(|arrived| *arrived + self.window <= at);
+        let there = (admitted.len() - gone + in_air) as u64;
+        let Some(over) = there.checked_sub(capacity) else { return Some(Ok(())) };
+        let last_to_go = gone.saturating_add(usize::try_from(over).unwrap_or(usize::MAX));
+        // Those that are still on their way will be counted for a whole window.
+        Some(Err(admitted.get(last_to_go).map_or(self.window, |arrived| (*arrived + self.window).since(at))))
+    }
+}
+
 /// A leaky bucket that is a queue: requests are let through at even intervals, and refused when too many wait.
 #[derive(Clone, Debug)]
 pub struct Queue {
@@ -188,6 +202,24 @@ mod tests {
         assert_eq!(waits, [Ok(Millis(0)), Ok(Millis(100)), Ok(Millis(200)), Ok(Millis(300)), Err(Millis(100))]);
         assert!(queue.admit(start + Millis(99)).is_err());
         assert_eq!(queue.admit(start + Millis(100)), Ok(Millis(300)));
+    }
+
+    #[test]
+    fn a_look_at_a_sliding_window_tells_the_same_as_a_request() {
+        let start = Timestamp(60_000_000);
+        let mut limiter = Limiter::new(Kind::SlidingWindow, 10, Millis::from_secs(1), start);
+        for ms in (0..5_000).step_by(37) {
+            let now = start + Millis(ms);
+            // Two more than there are, as if they were on their way.
+            let mut with_two = limiter.clone();
+            let two = (with_two.admit(now), with_two.admit(now));
+            if two == (Ok(()), Ok(())) {
+                assert_eq!(limiter.sliding_room(now, 2, 10), Some(with_two.admit(now)), "{ms} ms");
+            }
+            assert_eq!(limiter.sliding_room(now, 0, 10), Some(limiter.clone().admit(now)), "{ms} ms");
+            let _ = limiter.admit(now);
+        }
+        assert_eq!(Limiter::new(Kind::TokenBucket, 1, Millis(1), start).sliding_room(start, 0, 1), None);
     }
 
     #[test]

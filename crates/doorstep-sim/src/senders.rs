@@ -21,6 +21,10 @@ pub struct Doorstep {
     dice: SeededDice,
     commands: Vec<Command>,
     n_offered: u64,
+    /// What the answers oblige it to, for each destination, by our own books: a gate waits a little longer than it has to.
+    obedience: Vec<Obedience>,
+    /// The episode in which each request left.
+    episodes: BTreeMap<u64, u64>,
     /// Whether a new delivery takes the place of each that is delivered or set back, so that the backlog never ends.
     endless: bool,
 }
@@ -37,6 +41,8 @@ impl Doorstep {
             dice: SeededDice::new(seed),
             commands: Vec::new(),
             n_offered: 0,
+            obedience: vec![Obedience::default(); n],
+            episodes: BTreeMap::new(),
             endless,
         };
         let (limits, policy) = (Arc::new(limits), Arc::new(RetryPolicy::standard()));
@@ -98,6 +104,7 @@ impl Sender for Doorstep {
         let started = self.commands.drain(..).filter_map(|command| match command {
             Command::Send { delivery, .. } => {
                 let destination = usize::try_from(delivery.destination_id.0 - 1).expect("one of ours");
+                self.episodes.insert(delivery.seq, self.obedience[destination].episode);
                 Some(Request { destination, number: delivery.seq })
             }
             Command::Settle(_) | Command::Refill { .. } | Command::SaveGate { .. } | Command::Announce { .. } => None,
@@ -106,6 +113,9 @@ impl Sender for Doorstep {
     }
 
     fn answered(&mut self, request: Request, outcome: &Outcome, now: Timestamp) {
+        if let Some(episode) = self.episodes.remove(&request.number) {
+            self.obedience[request.destination].answered(episode, outcome, now);
+        }
         self.tell(Input::Answered { delivery_id: DeliveryId(request.number.into()), outcome: *outcome }, now);
         // A throttled delivery goes back to its place in the queue; one that failed waits for its own time.
         if self.endless && outcome.class() != Class::Throttled {
@@ -115,6 +125,10 @@ impl Sender for Doorstep {
 
     fn wake_at(&self) -> Option<Timestamp> {
         self.scheduler.wake_at()
+    }
+
+    fn obedience(&self, destination: usize) -> Obedience {
+        self.obedience[destination].clone()
     }
 }
 
@@ -210,6 +224,11 @@ impl Sender for Naive {
         let room = self.in_flight.len() < self.concurrency;
         self.waiting.first_key_value().map(|((at, _), _)| *at).filter(|_| room)
     }
+
+    /// It obeys nothing, so nothing binds it.
+    fn obedience(&self, _: usize) -> Obedience {
+        Obedience::default()
+    }
 }
 
 /// What every obedient sender keeps to, whatever its pace: Retry-After and the throttle windows (G4, G5, G7).
@@ -228,6 +247,11 @@ const SILENT_WAITS: [Millis; 5] =
 const ASKED_MIN: Millis = Millis::from_secs(1);
 
 impl Obedience {
+    /// Whether it was refused and has had no success since: the next throttle window is a longer one.
+    pub fn is_throttled(&self) -> bool {
+        self.consecutive > 0
+    }
+
     /// Takes in what came back for a request that left in `episode`.
     pub fn answered(&mut self, episode: u64, outcome: &Outcome, now: Timestamp) {
         let current = episode == self.episode;
@@ -349,5 +373,9 @@ impl Sender for Aimd {
             return self.later.front().copied();
         }
         Some(self.obedience.held_until.max(Timestamp(self.next_at.div_euclid(1_000))))
+    }
+
+    fn obedience(&self, _: usize) -> Obedience {
+        self.obedience.clone()
     }
 }

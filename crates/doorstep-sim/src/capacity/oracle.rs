@@ -1,31 +1,40 @@
 //! The best obedient sender: it knows the receiver, and keeps to Retry-After and the throttle windows.
 //!
-//! For limits that count over time it is exact: it keeps a copy of the limiter, books each request for the moment at
-//! which it will arrive, and sends as soon as that is admitted. No sender has had more by any time. For limits on what is there at
-//! once there is no such plan, since nobody knows when the receiver will be done; there it sends with a fixed number in flight or at
-//! a fixed pace, whichever delivered most in rehearsals. It cannot foresee random refusals, and pays for them as everybody
+//! For limits that count over time it keeps a copy of the limiter, which sees every request arrive, and sends as soon as a request
+//! will be admitted. Ways vary, for the oracle as for everybody, so it keeps a margin: the one that delivered most in rehearsals. For
+//! limits on what is there at once there is no such copy, since nobody knows when the receiver will be done; there it sends with a
+//! fixed number in flight or at a fixed pace, whichever delivered most in rehearsals. It cannot foresee random refusals, and pays for them as everybody
 //! does; where throttle windows grow it tests with a single request after each, so that they start anew.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use doorstep_core::outcome::{Class, Outcome};
 use doorstep_core::time::{Millis, Timestamp};
 
+pub use super::plan::{Margin, Plan};
 use super::site::{Quota, Shared, Site};
-use super::target::{Backlog, Course, Limit, START, Target};
+use super::target::{Backlog, Course, START, Target};
 use super::{arena_on, feed};
 use crate::arena::{Request, Sender, Ways};
 use crate::senders::{Obedience, RETRIED_AFTER};
 
 #[derive(Debug)]
 pub struct Oracle {
+    /// As the receiver's own: it counts requests when they arrive.
     quota: Quota,
     lanes: Vec<Lane>,
-    /// How long a request takes to arrive.
-    way: Millis,
-    in_flight: usize,
+    /// When a request is expected that leaves now, and when one is that left before and has not arrived yet.
+    expected_after: Millis,
+    others_after: Millis,
+    /// When each request left that has not arrived yet.
+    in_air: BTreeMap<u64, Timestamp>,
+    /// The episode in which each request left.
+    in_flight: BTreeMap<u64, u64>,
+    n_started: u64,
     plan: Plan,
+    /// The limit was found to be used up until then, if nothing arrives.
+    no_room_before: Timestamp,
     /// Microseconds: when the next request is on time by the plan.
     next_at: i64,
     concurrency: usize,
@@ -56,56 +65,35 @@ const INTERVAL: i64 = 1_000;
 const BURST: i64 = 100;
 const LOOKS_EVERY: Millis = Millis(250);
 
-/// How the oracle sends to a receiver, found out once for each.
-#[derive(Clone, Copy, Debug)]
-pub struct Plan {
-    in_flight_max: usize,
-    /// Microseconds from one request to the next.
-    interval: u64,
-    /// After a throttle, whether a single request goes first.
-    probes: bool,
+/// What the oracle finds when it begins: the receiver, and for each destination what is waiting and what has to be kept to.
+#[derive(Clone, Debug)]
+pub struct Takeover {
+    pub site: Site,
+    pub waiting: Vec<u64>,
+    pub obedience: Vec<Obedience>,
 }
 
-const REHEARSAL: Millis = Millis::from_mins(5);
-
-impl Plan {
-    pub fn for_target(target: &Arc<Target>) -> Self {
-        let most = target.concurrency as usize * target.destinations;
-        let greedy = Self { in_flight_max: most, interval: 0, probes: target.is_silent() };
-        let (known, slower) = match target.limit {
-            Limit::Counted { .. } | Limit::Queue { .. } => return greedy,
-            Limit::AtOnce(n) => (n, 1),
-            // At the knee it takes twice as long.
-            Limit::Overload { knee, .. } => (knee, 2),
-        };
-        // A little and a lot more than the receiver can take at once: requests are also on their way.
-        let around = [50, 75, 100, 110, 125, 150, 200, 250, 300, 400, 600, 1_000].map(|percent| known * percent / 100);
-        let below = [5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100].map(|percent| most as u64 * percent / 100);
-        let mut numbers: Vec<_> =
-            around.into_iter().chain(below).map(|n| usize::try_from(n).unwrap_or(most).clamp(1, most)).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        let fixed = numbers.into_iter().map(|in_flight_max| Self { in_flight_max, ..greedy });
-        // Requests that come evenly find room more often, if the way is long.
-        let busy_micros = (target.service.0.0 + target.service.1.0) * 1_000 / 2 * slower;
-        let paced = (3..=20).map(|n| Self { interval: busy_micros * 20 / (known * n), ..greedy });
-        let best = fixed.chain(paced).max_by_key(|&plan| {
-            let site = run(target, Site::new(target), plan, &[0], START, START + REHEARSAL);
-            site.ledger.between(0, usize::MAX).accepted
-        });
-        best.unwrap_or(greedy)
+impl Takeover {
+    pub fn held_until(&self) -> Timestamp {
+        self.obedience.iter().map(|obedience| obedience.held_until).max().unwrap_or(START)
     }
 }
 
 /// The oracle at this site from one time to another. `backlog`: what is waiting for each destination at the start.
 pub fn run(target: &Arc<Target>, site: Site, plan: Plan, backlog: &[u64], from: Timestamp, to: Timestamp) -> Site {
-    // Its requests arrive when it means them to.
-    let mean = |(least, most): (Millis, Millis)| Millis((least.0 + most.0) / 2);
-    let (there, back) = (mean(target.ways.there), mean(target.ways.back));
-    let ways = Ways { there: (there, there), back: (back, back) };
-    let mut oracle = Oracle::new(target, site.quota().clone(), plan, there);
-    for (lane, n) in oracle.lanes.iter_mut().zip(backlog) {
+    let obedience = vec![Obedience::default(); target.destinations];
+    take_over(target, Takeover { site, waiting: backlog.to_vec(), obedience }, plan, from, to)
+}
+
+/// The oracle from one time to another, where somebody else was before.
+pub fn take_over(target: &Arc<Target>, takeover: Takeover, plan: Plan, from: Timestamp, to: Timestamp) -> Site {
+    let Takeover { site, waiting, obedience } = takeover;
+    let ways = if plan.margin == Margin::Exact { mean_of(target.ways) } else { target.ways };
+    let mut oracle = Oracle::new(target, site.quota().clone(), plan, ways);
+    for (lane, (n, obedience)) in oracle.lanes.iter_mut().zip(waiting.into_iter().zip(obedience)) {
         lane.ready += n;
+        lane.unproven = obedience.is_throttled();
+        lane.obedience = obedience;
     }
     let shared = Shared::new(site);
     let mut arena = arena_on(&shared, target, from).with_ways(ways);
@@ -115,14 +103,28 @@ pub fn run(target: &Arc<Target>, site: Site, plan: Plan, backlog: &[u64], from: 
     shared.0.borrow().clone()
 }
 
+fn mean_of(ways: Ways) -> Ways {
+    let mean = |(least, most): (Millis, Millis)| Millis((least.0 + most.0) / 2);
+    let (there, back) = (mean(ways.there), mean(ways.back));
+    Ways { there: (there, there), back: (back, back) }
+}
+
 impl Oracle {
-    fn new(target: &Target, quota: Quota, plan: Plan, way: Millis) -> Self {
+    fn new(target: &Target, quota: Quota, plan: Plan, ways: Ways) -> Self {
+        let (least, most) = ways.there;
+        let quarters = if let Margin::Quarters(quarters) = plan.margin { quarters } else { 0 };
+        let margin = Millis((most.0 - least.0).div_ceil(2) * quarters / 4);
+        let mean = Millis((least.0 + most.0) / 2);
         Self {
             quota,
             lanes: (0..target.destinations).map(|_| Lane::default()).collect(),
-            way,
-            in_flight: 0,
+            expected_after: least.max(Millis(mean.0.saturating_sub(margin.0))),
+            others_after: most.min(mean + margin),
+            in_air: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
+            n_started: 0,
             plan,
+            no_room_before: Timestamp(0),
             next_at: 0,
             concurrency: target.concurrency as usize,
             endless: matches!(target.backlog, Backlog::Endless),
@@ -130,6 +132,22 @@ impl Oracle {
             looks_again_at: None,
             changes: !matches!(target.course, Course::Constant),
         }
+    }
+
+    /// Whether a request that leaves now will be admitted, as far as one can know; or when to look again.
+    fn room(&mut self, now: Timestamp) -> Result<(), Timestamp> {
+        if self.plan.margin == Margin::Blind {
+            return Ok(());
+        }
+        if now < self.no_room_before {
+            return Err(self.no_room_before);
+        }
+        let others = self.in_air.values().map(|left_at| now.max(*left_at + self.others_after));
+        self.quota.room(now + self.expected_after, others).map_err(|wait| {
+            let wait = if self.changes { wait.min(LOOKS_EVERY) } else { wait };
+            self.no_room_before = now + wait.max(Millis(1));
+            self.no_room_before
+        })
     }
 
     /// The next destination that may be sent to, or the time at which one may.
@@ -171,7 +189,7 @@ impl Sender for Oracle {
         let mut started = Vec::new();
         self.looks_again_at = None;
         let micros = now.0.saturating_mul(1_000);
-        while self.in_flight < self.plan.in_flight_max {
+        while self.in_flight.len() < self.plan.in_flight_max {
             if self.next_at >= micros + 1_000 {
                 self.looks_again_at = Some(Timestamp(self.next_at.div_euclid(1_000)));
                 break;
@@ -183,9 +201,8 @@ impl Sender for Oracle {
                     break;
                 }
             };
-            if let Err(wait) = self.quota.admit(now + self.way) {
-                let wait = if self.changes { wait.min(LOOKS_EVERY) } else { wait };
-                self.looks_again_at = Some(now + wait);
+            if let Err(looks_again_at) = self.room(now) {
+                self.looks_again_at = Some(looks_again_at);
                 break;
             }
             let lane = &mut self.lanes[destination];
@@ -194,23 +211,25 @@ impl Sender for Oracle {
             lane.ready = lane.ready.saturating_sub(1);
             lane.in_flight += 1;
             lane.in_flight_since += 1;
-            self.in_flight += 1;
             self.turn = destination + 1;
-            started.push(Request { destination, number: lane.obedience.episode });
+            self.n_started += 1;
+            self.in_air.insert(self.n_started, now);
+            self.in_flight.insert(self.n_started, lane.obedience.episode);
+            started.push(Request { destination, number: self.n_started });
         }
         started
     }
 
     fn answered(&mut self, request: Request, outcome: &Outcome, now: Timestamp) {
+        let Some(episode) = self.in_flight.remove(&request.number) else { return };
         let lane = &mut self.lanes[request.destination];
-        self.in_flight -= 1;
         lane.in_flight -= 1;
-        if request.number == lane.obedience.episode {
+        if episode == lane.obedience.episode {
             lane.in_flight_since -= 1;
             lane.unproven &= outcome.class() != Class::Success;
         }
         let before = lane.obedience.episode;
-        lane.obedience.answered(request.number, outcome, now);
+        lane.obedience.answered(episode, outcome, now);
         if lane.obedience.episode != before {
             (lane.unproven, lane.in_flight_since) = (true, 0);
         }
@@ -224,5 +243,17 @@ impl Sender for Oracle {
 
     fn wake_at(&self) -> Option<Timestamp> {
         self.looks_again_at
+    }
+
+    fn arrived(&mut self, request: Request, now: Timestamp) -> bool {
+        self.in_air.remove(&request.number);
+        // What it says is for others: the receiver asks its own.
+        let _ = self.quota.admit(now);
+        self.no_room_before = now;
+        self.plan.margin != Margin::Blind
+    }
+
+    fn obedience(&self, destination: usize) -> Obedience {
+        self.lanes[destination].obedience.clone()
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::target::Family;
-use super::{Figures, SETTLED, SPANS, Span, Verdict, Who, spans};
+use super::{EARLY, Figures, LAST, SETTLED, SPANS, Span, Verdict, Who, spans};
 
 /// One figure of one receiver, and the seed that shows it again.
 type Sample = (f64, u64);
@@ -11,15 +11,20 @@ type Sample = (f64, u64);
 /// Percentiles over all receivers, by sender, then by family for Doorstep.
 pub fn summary(verdicts: &[Verdict], minutes: u64) -> String {
     let mut out = String::new();
-    out.push_str("| sender | measured | receivers | median | 5th percentile | worst | its seed |\n");
-    out.push_str("| --- | --- | --- | --- | --- | --- | --- |\n");
+    out.push_str(
+        "| sender | measured | receivers | held | not counted, held | median | 5th percentile | worst | its seed |\n",
+    );
+    out.push_str("| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
     for who in Who::ALL {
         for (n, span) in spans(minutes).iter().enumerate().take(SETTLED + 1) {
-            let samples = samples(verdicts, who, |figures| figures.used[n]);
-            row_low(&mut out, who, &format!("goodput ÷ oracle, {}", minutes_of(*span)), samples);
+            let what = format!("goodput ÷ oracle, {}", minutes_of(*span));
+            row_low(&mut out, who, &what, verdicts, |figures| figures.used[n], |figures| figures.held[n]);
         }
-        row_low(&mut out, who, "last 10 min ÷ minutes 5–15", samples(verdicts, who, |figures| figures.kept));
-        row_low(&mut out, who, "evenness of a shared host (Jain)", samples(verdicts, who, |figures| figures.jain));
+        let whole = format!("goodput ÷ oracle, 0–{minutes} min, held or not");
+        row_low(&mut out, who, &whole, verdicts, |figures| figures.whole, |_| false);
+        let held = |figures: &Figures| figures.held[EARLY] || figures.held[LAST];
+        row_low(&mut out, who, "last 10 min ÷ minutes 5–15", verdicts, |figures| figures.kept, held);
+        row_low(&mut out, who, "evenness of a shared host (Jain)", verdicts, |figures| figures.jain, |_| false);
     }
     out.push_str("\n| sender | measured | receivers | median | 95th percentile | worst | its seed |\n");
     out.push_str("| --- | --- | --- | --- | --- | --- | --- |\n");
@@ -100,21 +105,23 @@ pub fn json(verdict: &Verdict, minutes: u64) -> String {
         let used: Vec<_> = (0..SPANS)
             .map(|n| {
                 format!(
-                    r#"{{"from_min":{},"to_min":{},"share":{}}}"#,
+                    r#"{{"from_min":{},"to_min":{},"share":{},"held":{}}}"#,
                     spans[n].from,
                     spans[n].to,
-                    number(figures.used[n])
+                    number(figures.used[n]),
+                    figures.held[n]
                 )
             })
             .collect();
         let times = |times: &[f64]| times.iter().map(|t| number(Some(*t))).collect::<Vec<_>>().join(",");
         let _ = write!(
             out,
-            r#"{}{{"sender":"{}","accepted":{},"goodput":[{}],"refused":{},"kept":{},"jain":{},"after_down_s":[{}],"after_up_s":[{}]}}"#,
+            r#"{}{{"sender":"{}","accepted":{},"goodput":[{}],"whole":{},"refused":{},"kept":{},"jain":{},"after_down_s":[{}],"after_up_s":[{}]}}"#,
             if n > 0 { "," } else { "" },
             figures.who.name(),
             figures.accepted,
             used.join(","),
+            number(figures.whole),
             number(Some(figures.refused)),
             number(figures.kept),
             number(figures.jain),
@@ -199,12 +206,28 @@ fn samples(verdicts: &[Verdict], who: Who, figure: impl Fn(&Figures) -> Option<f
     verdicts.iter().filter_map(of).collect()
 }
 
-fn row_low(out: &mut String, who: Who, what: &str, samples: Vec<Sample>) {
-    let sorted = sorted(samples);
+/// `held`: whether the oracle had to wait as well. Where it had nothing for that reason, there is no figure.
+fn row_low(
+    out: &mut String,
+    who: Who,
+    what: &str,
+    verdicts: &[Verdict],
+    figure: impl Fn(&Figures) -> Option<f64>,
+    held: impl Fn(&Figures) -> bool,
+) {
+    let sorted = sorted(samples(verdicts, who, &figure));
+    let ours = verdicts.iter().flat_map(|verdict| &verdict.figures).filter(|figures| figures.who == who);
+    let held: Vec<_> = ours.filter(|figures| held(figures)).collect();
+    let left_out = held.iter().filter(|figures| figure(figures).is_none()).count();
     let Some(worst) = sorted.first() else { return };
     let (median, low) = (two(percentile(&sorted, 50)), two(percentile(&sorted, 5)));
     let n = sorted.len();
-    let _ = writeln!(out, "| {} | {what} | {n} | {median} | {low} | {:.2} | {} |", who.name(), worst.0, worst.1);
+    let (name, held) = (who.name(), held.len());
+    let _ = writeln!(
+        out,
+        "| {name} | {what} | {n} | {held} | {left_out} | {median} | {low} | {:.2} | {} |",
+        worst.0, worst.1
+    );
 }
 
 fn row_high(out: &mut String, who: Who, what: &str, samples: Vec<Sample>, show: impl Fn(f64) -> String) {

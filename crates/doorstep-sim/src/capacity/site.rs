@@ -87,6 +87,28 @@ impl Quota {
         }
     }
 
+    /// Whether a request is admitted that arrives at `at` when these others arrive before it, or how long until then. Looks
+    /// without counting.
+    pub fn room(&self, at: Timestamp, others: impl ExactSizeIterator<Item = Timestamp>) -> Result<(), Millis> {
+        if let (State::Counted(limiter), Limit::Counted { capacity, .. }) = (&self.state, self.target.limit) {
+            let factor = self.target.course.factor(Millis::from_secs(at.since(START).0 / 1_000));
+            let capacity = if factor == 1.0 { capacity } else { changed(capacity, factor) };
+            // A log of what was admitted is too long to be copied for each look.
+            if let Some(room) = limiter.sliding_room(at, others.len(), capacity) {
+                return room;
+            }
+        }
+        if matches!(self.state, State::Unlimited) {
+            return Ok(());
+        }
+        let mut copy = self.clone();
+        for other in others {
+            // One that is refused takes nothing.
+            let _ = copy.admit(other.min(at));
+        }
+        copy.admit(at).map(|_| ())
+    }
+
     /// The limit changes at full seconds, whoever looks at it and when: otherwise two copies of it would drift apart.
     fn follow_course(&mut self, now: Timestamp) {
         if matches!(self.target.course, Course::Constant) {
@@ -111,12 +133,16 @@ impl Quota {
                 limiter.change(capacity, Millis(((window.0 as f64 / factor) as u64).max(1)), now);
             }
             (State::Counted(limiter), Limit::Counted { capacity, window, .. }) => {
-                limiter.change(((capacity as f64 * factor).round() as u64).max(1), window, now);
+                limiter.change(changed(capacity, factor), window, now);
             }
             (State::Queue(queue), Limit::Queue { interval, .. }) => queue.change((interval as f64 / factor) as u64),
             _ => {}
         }
     }
+}
+
+fn changed(capacity: u64, factor: f64) -> u64 {
+    ((capacity as f64 * factor).round() as u64).max(1)
 }
 
 impl Site {
