@@ -83,6 +83,8 @@ pub struct Figures {
     pub used: [Option<f64>; SPANS],
     /// By span, whether the receiver had asked in the first five minutes to be left alone for longer, so that the oracle waited as well.
     pub held: [bool; SPANS],
+    /// By span, whether there is no share because the oracle had to wait for all of it, or nearly so.
+    pub not_counted: [bool; SPANS],
     /// Goodput as a share of the oracle's that was there from the start, over everything: no hold excuses here.
     pub whole: Option<f64>,
     /// Refused, failed or timed out for the load, as a share of all requests; random refusals are not the sender's fault.
@@ -131,13 +133,7 @@ pub fn judge(target: Target, minutes: u64) -> Verdict {
     let mut verdict = Verdict { target, figures: Vec::new(), oracle, above_oracle: Vec::new(), ledgers: Vec::new() };
     for (who, tally) in tallies {
         let figures = tally.figures(&verdict.target, who, oracle, minutes);
-        let most = most_by_chance(&verdict.target, who, oracle, games);
-        if let Some(most) = most.filter(|most| figures.accepted > *most) {
-            let (name, accepted) = (who.name(), figures.accepted);
-            verdict
-                .above_oracle
-                .push(format!("{name} had {accepted}, the oracle {oracle}, and by chance at most {most}"));
-        }
+        verdict.above_oracle.extend(above(&verdict.target, plan, &figures, &tally, (oracle, games, minutes)));
         verdict.figures.push(figures);
         verdict.ledgers.push((who.name(), tally.ledger));
     }
@@ -179,6 +175,37 @@ pub fn judge_all(targets: Vec<Target>, minutes: u64, progress: impl Fn(u64) + Sy
     verdicts
 }
 
+/// Where a sender had more than the oracle by more than chance: in the whole run, or after the oracle had taken over.
+fn above(
+    target: &Arc<Target>,
+    plan: Plan,
+    figures: &Figures,
+    tally: &Tally,
+    (oracle, games, minutes): (u64, u64, u64),
+) -> Vec<String> {
+    let settled = spans(minutes)[SETTLED];
+    let here = (settled, accepted(&tally.ledger, settled), tally.best_in[SETTLED]);
+    let mut above = Vec::new();
+    for (span, had, oracle) in [(Span { from: 0, to: minutes }, figures.accepted, oracle), here] {
+        let most = |oracle| most_by_chance(target, figures.who, oracle, games);
+        // The limit binds who does not obey, and nothing else does: not the wait after a refusal, which makes the oracle careful.
+        let limit = || {
+            let nothing = vec![0; target.destinations];
+            let exact = oracle::run(target, Site::new(target), plan.exact(), &nothing, START, at(minutes));
+            most(accepted(&exact.ledger, span))
+        };
+        let is_above = |most: Option<u64>| most.filter(|most| had > *most);
+        let obeys = figures.who != Who::Naive;
+        if let Some(most) = is_above(most(oracle)).and_then(|most| if obeys { Some(most) } else { is_above(limit()) }) {
+            let (name, Span { from, to }) = (figures.who.name(), span);
+            above.push(format!(
+                "{name} had {had} in minutes {from} to {to}, the oracle {oracle}, and by chance at most {most}"
+            ));
+        }
+    }
+    above
+}
+
 /// What a sender may have had at most if the oracle is the best; `None` where it does not bind this sender.
 fn most_by_chance(target: &Target, who: Who, oracle: u64, games: u64) -> Option<u64> {
     let counted = matches!(target.limit, Limit::Counted { .. } | Limit::Queue { .. });
@@ -202,6 +229,8 @@ struct Tally {
     /// What the oracle had in each span.
     best_in: [u64; SPANS],
     held: [bool; SPANS],
+    /// What it would have had if nothing had been asked of it. Only told from `best_in` where that is next to nothing.
+    free_in: [u64; SPANS],
     after_down: Vec<f64>,
     after_up: Vec<f64>,
 }
@@ -209,7 +238,15 @@ struct Tally {
 impl Tally {
     fn new(target: &Target) -> Self {
         let ledger = Ledger { seconds: Vec::new(), accepted_by: vec![0; target.destinations] };
-        Self { ledger, best_in: [0; SPANS], held: [false; SPANS], after_down: Vec::new(), after_up: Vec::new() }
+        let nothing = [0; SPANS];
+        Self {
+            ledger,
+            best_in: nothing,
+            held: [false; SPANS],
+            free_in: nothing,
+            after_down: Vec::new(),
+            after_up: Vec::new(),
+        }
     }
 
     fn figures(&self, target: &Target, who: Who, oracle: u64, minutes: u64) -> Figures {
@@ -224,6 +261,7 @@ impl Tally {
             who,
             used,
             held: self.held,
+            not_counted: std::array::from_fn(|n| used[n].is_none() && self.free_in[n] >= ORACLE_MIN),
             whole: (oracle >= ORACLE_MIN).then(|| all.accepted as f64 / oracle as f64),
             refused: all.refused as f64 / requests.max(1) as f64,
             after_down: self.after_down.clone(),

@@ -379,3 +379,6 @@ impl Sender for Aimd {
         self.obedience.clone()
     }
 }
+
+#[cfg(test)]
+mod tests;

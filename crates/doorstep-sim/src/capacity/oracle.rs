@@ -74,6 +74,12 @@ pub struct Takeover {
 }
 
 impl Takeover {
+    /// The same, with nothing to keep to.
+    pub fn released(mut self) -> Self {
+        self.obedience.fill(Obedience::default());
+        self
+    }
+
     pub fn held_until(&self) -> Timestamp {
         self.obedience.iter().map(|obedience| obedience.held_until).max().unwrap_or(START)
     }
@@ -87,15 +93,9 @@ pub fn run(target: &Arc<Target>, site: Site, plan: Plan, backlog: &[u64], from: 
 
 /// The oracle from one time to another, where somebody else was before.
 pub fn take_over(target: &Arc<Target>, takeover: Takeover, plan: Plan, from: Timestamp, to: Timestamp) -> Site {
-    let Takeover { site, waiting, obedience } = takeover;
     let ways = if plan.margin == Margin::Exact { mean_of(target.ways) } else { target.ways };
-    let mut oracle = Oracle::new(target, site.quota().clone(), plan, ways);
-    for (lane, (n, obedience)) in oracle.lanes.iter_mut().zip(waiting.into_iter().zip(obedience)) {
-        lane.ready += n;
-        lane.unproven = obedience.is_throttled();
-        lane.obedience = obedience;
-    }
-    let shared = Shared::new(site);
+    let oracle = Oracle::new(target, &takeover, plan, ways);
+    let shared = Shared::new(takeover.site);
     let mut arena = arena_on(&shared, target, from).with_ways(ways);
     arena.add_fed(Box::new(oracle), &vec![feed(target, from); target.destinations]);
     arena.run_until(to);
@@ -110,14 +110,20 @@ fn mean_of(ways: Ways) -> Ways {
 }
 
 impl Oracle {
-    fn new(target: &Target, quota: Quota, plan: Plan, ways: Ways) -> Self {
+    fn new(target: &Target, takeover: &Takeover, plan: Plan, ways: Ways) -> Self {
+        let lane = |(ready, obedience): (&u64, &Obedience)| Lane {
+            ready: *ready,
+            unproven: obedience.is_throttled(),
+            obedience: obedience.clone(),
+            ..Lane::default()
+        };
         let (least, most) = ways.there;
         let quarters = if let Margin::Quarters(quarters) = plan.margin { quarters } else { 0 };
         let margin = Millis((most.0 - least.0).div_ceil(2) * quarters / 4);
         let mean = Millis((least.0 + most.0) / 2);
         Self {
-            quota,
-            lanes: (0..target.destinations).map(|_| Lane::default()).collect(),
+            quota: takeover.site.quota().clone(),
+            lanes: takeover.waiting.iter().zip(&takeover.obedience).map(lane).collect(),
             expected_after: least.max(Millis(mean.0.saturating_sub(margin.0))),
             others_after: most.min(mean + margin),
             in_air: BTreeMap::new(),
@@ -142,8 +148,14 @@ impl Oracle {
         if now < self.no_room_before {
             return Err(self.no_room_before);
         }
-        let others = self.in_air.values().map(|left_at| now.max(*left_at + self.others_after));
-        self.quota.room(now + self.expected_after, others).map_err(|wait| {
+        let others = || self.in_air.values().map(|left_at| now.max(*left_at + self.others_after));
+        let (early, late) = (now + self.expected_after, now + self.others_after);
+        let mut room = self.quota.room(early, others());
+        // A limit that is lowered before a late request arrives has to have room for it as well.
+        if room.is_ok() && self.changes && self.quota.factor(early) > self.quota.factor(late) {
+            room = self.quota.room(late, others());
+        }
+        room.map_err(|wait| {
             let wait = if self.changes { wait.min(LOOKS_EVERY) } else { wait };
             self.no_room_before = now + wait.max(Millis(1));
             self.no_room_before
@@ -255,5 +267,60 @@ impl Sender for Oracle {
 
     fn obedience(&self, destination: usize) -> Obedience {
         self.lanes[destination].obedience.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn throttled(times: u64, at: Timestamp) -> Obedience {
+        let mut obedience = Obedience::default();
+        for episode in 0..times {
+            obedience.answered(episode, &Outcome::Throttled { wait: None }, at);
+        }
+        obedience
+    }
+
+    fn takeover(target: &Arc<Target>, obedience: Obedience) -> Takeover {
+        Takeover { site: Site::new(target), waiting: vec![0], obedience: vec![obedience] }
+    }
+
+    #[test]
+    fn who_takes_over_waits_for_as_long_as_the_receiver_has_asked() {
+        // 7 per 1.7 s, and silent: a minute for the first refusal, five for the second.
+        let target = Arc::new(Target::named().swap_remove(2));
+        let plan = Plan::for_target(&target);
+        let run = |obedience| {
+            let end = START + Millis::from_mins(10);
+            take_over(&target, takeover(&target, obedience), plan, START, end).ledger
+        };
+        let free = run(Obedience::default());
+        assert!(free.between(0, 300).accepted > 1_200, "{:?}", free.between(0, 300));
+        let held = run(throttled(2, START));
+        assert_eq!(held.between(0, 300).accepted, 0);
+        assert!(held.between(300, 600).accepted > 1_200, "{:?}", held.between(300, 600));
+    }
+
+    #[test]
+    fn who_takes_over_after_a_refusal_tests_with_one_request() {
+        let target = Arc::new(Target::named().swap_remove(2));
+        let plan = Plan::for_target(&target);
+        let starts = |obedience| {
+            let now = START + Millis::from_hours(7);
+            Oracle::new(&target, &takeover(&target, obedience), plan, target.ways).start(now).len()
+        };
+        assert_eq!((starts(Obedience::default()), starts(throttled(1, START))), (7, 1));
+    }
+
+    #[test]
+    fn a_row_of_throttles_goes_on() {
+        let target = Arc::new(Target::named().swap_remove(2));
+        let mut oracle =
+            Oracle::new(&target, &takeover(&target, throttled(2, START)), Plan::for_target(&target), target.ways);
+        let now = START + Millis::from_mins(5);
+        let probe = oracle.start(now).remove(0);
+        oracle.answered(probe, &Outcome::Throttled { wait: None }, now);
+        assert_eq!(oracle.obedience(0).held_until, now + Millis::from_mins(15), "the third window of G4");
     }
 }

@@ -1,5 +1,6 @@
 //! How the oracle sends to a receiver: the best of a few simple ways, found by rehearsing them.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use doorstep_core::time::Millis;
@@ -35,6 +36,8 @@ const REHEARSAL: Millis = Millis::from_mins(5);
 const LONG_REHEARSAL: Millis = Millis::from_hours(1);
 /// A rehearsal that comes within so many per cent of ways that do not vary is good enough.
 const GOOD_PERCENT: u64 = 99;
+/// So many are rehearsed again for longer.
+const FINALISTS: usize = 3;
 /// Enough to send without a pause.
 const MANY: u64 = 1_000_000;
 
@@ -53,6 +56,11 @@ impl Plan {
         }
     }
 
+    /// Nobody has more of a limit that counts over time than this, whether they obey or not.
+    pub(super) fn exact(self) -> Self {
+        Self { margin: Margin::Exact, interval: 0, ..self }
+    }
+
     /// For a limit that counts over time and admits a request each `interval`.
     fn with_margin(self, target: &Arc<Target>, interval: u64) -> Self {
         let (least, most) = target.ways.there;
@@ -67,10 +75,11 @@ impl Plan {
             interval: interval.saturating_mul(percent) / 100,
             ..self
         });
-        let enough = Self { margin: Margin::Exact, ..self }.rehearse(&target) * GOOD_PERCENT / 100;
+        let lasts = if matches!(target.course, Course::Constant) { REHEARSAL } else { LONG_REHEARSAL };
+        let enough = self.exact().rehearse(&target, lasts) * GOOD_PERCENT / 100;
         let mut best = (0, self);
         for plan in careful.into_iter().chain(blind) {
-            let had = plan.rehearse(&target);
+            let had = plan.rehearse(&target, lasts);
             if had > best.0 {
                 best = (had, plan);
             }
@@ -83,6 +92,7 @@ impl Plan {
 
     /// For a receiver that can take so many at once, each of them so many times slower then than it takes alone.
     fn with_number(self, target: &Arc<Target>, known: u64, slower: u64) -> Self {
+        let greedy = Self { margin: Margin::Blind, ..self };
         let most = self.in_flight_max;
         // A little and a lot more than the receiver can take at once: requests are also on their way.
         let around = [50, 75, 100, 110, 125, 150, 200, 250, 300, 400, 600, 1_000].map(|percent| known * percent / 100);
@@ -91,23 +101,78 @@ impl Plan {
             around.into_iter().chain(below).map(|n| usize::try_from(n).unwrap_or(most).clamp(1, most)).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        let fixed = numbers.into_iter().map(|in_flight_max| Self { in_flight_max, ..self });
+        let fixed = numbers.into_iter().map(|in_flight_max| Self { in_flight_max, ..greedy });
         // Requests that come evenly find room more often, if the way is long.
         let busy_micros = (target.service.0.0 + target.service.1.0) * 1_000 / 2 * slower;
-        let paced = (3..=20).map(|n| Self { interval: busy_micros * 20 / (known * n), ..self });
-        fixed.chain(paced).max_by_key(|plan| plan.rehearse(target)).unwrap_or(self)
+        let paced = (3..=20).map(|n| Self { interval: busy_micros * 20 / (known * n), ..greedy });
+        let mut plans: Vec<_> = fixed.chain(paced).map(|plan| (plan.rehearse(target, REHEARSAL), plan)).collect();
+        plans.sort_by_key(|(had, _)| Reverse(*had));
+        if matches!(target.limit, Limit::AtOnce(_)) {
+            // It may have been luck that nothing was refused: the first few are rehearsed again, and the best that cannot be refused.
+            let safe = plans.iter().find(|(_, plan)| plan.in_flight_max as u64 <= known).copied();
+            plans.truncate(FINALISTS);
+            plans.extend(safe);
+            for (had, plan) in &mut plans {
+                *had = plan.rehearse(target, LONG_REHEARSAL);
+            }
+        }
+        plans.into_iter().max_by_key(|(had, _)| *had).map_or(greedy, |(_, plan)| plan)
     }
 
     /// How much the oracle has with this plan: of what arrives, and where something arrives also of a backlog, for that is what it may
     /// take over.
-    fn rehearse(self, target: &Arc<Target>) -> u64 {
+    fn rehearse(self, target: &Arc<Target>, lasts: Millis) -> u64 {
         let waiting: &[u64] = if matches!(target.backlog, Backlog::Endless) { &[0] } else { &[0, MANY] };
-        let lasts = if matches!(target.course, Course::Constant) { REHEARSAL } else { LONG_REHEARSAL };
         let had = waiting.iter().map(|waiting| {
             let waiting = vec![*waiting; target.destinations];
             let site = oracle::run(target, Site::new(target), self, &waiting, START, START + lasts);
             site.ledger.between(0, usize::MAX).accepted
         });
         had.sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::site::Second;
+    use super::super::target::Says;
+    use super::*;
+    use crate::arena::Ways;
+    use crate::limiter::Kind;
+
+    /// One each 100 ms and nothing saved up, and ways of 75 to 125 ms.
+    fn strict(status: u16, says: Says) -> Arc<Target> {
+        let limit = Limit::Counted { kind: Kind::TokenBucket, capacity: 1, window: Millis(100) };
+        let way = (Millis(75), Millis(125));
+        let ways = Ways { there: way, back: way };
+        Arc::new(Target { limit, ways, status, says, ..Target::named().swap_remove(3) })
+    }
+
+    fn an_hour(target: &Arc<Target>, plan: Plan) -> Second {
+        let site = oracle::run(target, Site::new(target), plan, &[0], START, START + Millis::from_hours(1));
+        site.ledger.between(0, 3_600)
+    }
+
+    #[test]
+    fn the_oracle_keeps_a_margin_where_a_refusal_is_dear() {
+        let target = strict(429, Says::Nothing);
+        let plan = Plan::for_target(&target);
+        let (best, exact) = (an_hour(&target, plan), an_hour(&target, plan.exact()));
+        assert_eq!((plan.margin, best.refused), (Margin::Quarters(4), 0));
+        assert!((35_990..=36_001).contains(&exact.accepted), "all that the limit admits: {exact:?}");
+        // A request may arrive 25 ms before or after the mean: the next one is sent for the mean of that later.
+        assert!((28_000..=29_600).contains(&best.accepted), "{best:?}");
+        let hasty = an_hour(&target, Plan { margin: Margin::Quarters(0), ..plan });
+        assert!(hasty.refused > 0 && hasty.accepted < best.accepted / 2, "{hasty:?}");
+    }
+
+    #[test]
+    fn the_oracle_keeps_no_margin_where_a_refusal_costs_nothing() {
+        // A 503 that says nothing obliges to nothing.
+        let target = strict(503, Says::Nothing);
+        let plan = Plan::for_target(&target);
+        let best = an_hour(&target, plan);
+        assert_eq!(plan.margin, Margin::Blind);
+        assert!(best.accepted > 33_000 && best.refused > 0, "{best:?}");
     }
 }

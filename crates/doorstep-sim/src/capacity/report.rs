@@ -18,13 +18,22 @@ pub fn summary(verdicts: &[Verdict], minutes: u64) -> String {
     for who in Who::ALL {
         for (n, span) in spans(minutes).iter().enumerate().take(SETTLED + 1) {
             let what = format!("goodput ÷ oracle, {}", minutes_of(*span));
-            row_low(&mut out, who, &what, verdicts, |figures| figures.used[n], |figures| figures.held[n]);
+            let held = |figures: &Figures| (figures.held[n], figures.not_counted[n]);
+            row_low(&mut out, who, &what, verdicts, |figures| figures.used[n], held);
         }
         let whole = format!("goodput ÷ oracle, 0–{minutes} min, held or not");
-        row_low(&mut out, who, &whole, verdicts, |figures| figures.whole, |_| false);
-        let held = |figures: &Figures| figures.held[EARLY] || figures.held[LAST];
+        row_low(&mut out, who, &whole, verdicts, |figures| figures.whole, |_| (false, false));
+        let either = |of: &[bool; SPANS]| of[EARLY] || of[LAST];
+        let held = |figures: &Figures| (either(&figures.held), either(&figures.not_counted));
         row_low(&mut out, who, "last 10 min ÷ minutes 5–15", verdicts, |figures| figures.kept, held);
-        row_low(&mut out, who, "evenness of a shared host (Jain)", verdicts, |figures| figures.jain, |_| false);
+        row_low(
+            &mut out,
+            who,
+            "evenness of a shared host (Jain)",
+            verdicts,
+            |figures| figures.jain,
+            |_| (false, false),
+        );
     }
     out.push_str("\n| sender | measured | receivers | median | 95th percentile | worst | its seed |\n");
     out.push_str("| --- | --- | --- | --- | --- | --- | --- |\n");
@@ -105,11 +114,12 @@ pub fn json(verdict: &Verdict, minutes: u64) -> String {
         let used: Vec<_> = (0..SPANS)
             .map(|n| {
                 format!(
-                    r#"{{"from_min":{},"to_min":{},"share":{},"held":{}}}"#,
+                    r#"{{"from_min":{},"to_min":{},"share":{},"held":{},"not_counted":{}}}"#,
                     spans[n].from,
                     spans[n].to,
                     number(figures.used[n]),
-                    figures.held[n]
+                    figures.held[n],
+                    figures.not_counted[n]
                 )
             })
             .collect();
@@ -206,26 +216,26 @@ fn samples(verdicts: &[Verdict], who: Who, figure: impl Fn(&Figures) -> Option<f
     verdicts.iter().filter_map(of).collect()
 }
 
-/// `held`: whether the oracle had to wait as well. Where it had nothing for that reason, there is no figure.
+/// `held`: whether the oracle had to wait as well, and whether there is no figure for that reason.
 fn row_low(
     out: &mut String,
     who: Who,
     what: &str,
     verdicts: &[Verdict],
     figure: impl Fn(&Figures) -> Option<f64>,
-    held: impl Fn(&Figures) -> bool,
+    held: impl Fn(&Figures) -> (bool, bool),
 ) {
     let sorted = sorted(samples(verdicts, who, &figure));
     let ours = verdicts.iter().flat_map(|verdict| &verdict.figures).filter(|figures| figures.who == who);
-    let held: Vec<_> = ours.filter(|figures| held(figures)).collect();
-    let left_out = held.iter().filter(|figures| figure(figures).is_none()).count();
+    let (held, not_counted) =
+        ours.map(held).fold((0, 0), |sum, one| (sum.0 + u64::from(one.0), sum.1 + u64::from(one.1)));
     let Some(worst) = sorted.first() else { return };
     let (median, low) = (two(percentile(&sorted, 50)), two(percentile(&sorted, 5)));
     let n = sorted.len();
-    let (name, held) = (who.name(), held.len());
+    let name = who.name();
     let _ = writeln!(
         out,
-        "| {name} | {what} | {n} | {held} | {left_out} | {median} | {low} | {:.2} | {} |",
+        "| {name} | {what} | {n} | {held} | {not_counted} | {median} | {low} | {:.2} | {} |",
         worst.0, worst.1
     );
 }

@@ -12,7 +12,9 @@ use doorstep_core::time::{Millis, Timestamp};
 use super::oracle::{self, Plan, Takeover};
 use super::site::{Ledger, Shared, Site};
 use super::target::{Backlog, Course, START, Target};
-use super::{LEARNS_FOR, Tally, Who, accepted, arena_on, at, feed, seconds, sender, spans, whole_seconds};
+use super::{
+    LEARNS_FOR, ORACLE_MIN, SPANS, Tally, Who, accepted, arena_on, at, feed, seconds, sender, spans, whole_seconds,
+};
 use crate::senders::Obedience;
 
 pub(super) struct Run {
@@ -71,15 +73,20 @@ impl Run {
     /// Adds this game to the tally. `best`: what the oracle had that was there from the start.
     pub(super) fn count(&self, tally: &mut Tally, target: &Arc<Target>, best: &Ledger, plan: Plan, minutes: u64) {
         let spans = spans(minutes);
-        let mut from_start = [true; super::SPANS];
+        let mut from_start = [true; SPANS];
         for (mark, takeover) in &self.at_marks {
             let here: Vec<_> = (0..spans.len()).filter(|n| spans[*n].from == *mark).collect();
             let furthest = here.iter().map(|n| spans[*n].to).max().unwrap_or(*mark);
-            let best = oracle::take_over(target, takeover.clone(), plan, at(*mark), at(furthest)).ledger;
+            let oracle = |takeover| oracle::take_over(target, takeover, plan, at(*mark), at(furthest)).ledger;
+            let best = oracle(takeover.clone());
+            let held = is_held(&takeover.obedience, at(*mark));
+            let nothing = held && here.iter().any(|n| accepted(&best, spans[*n]) < ORACLE_MIN);
+            let free = if nothing { &oracle(takeover.clone().released()) } else { &best };
             for n in here {
                 from_start[n] = false;
                 tally.best_in[n] += accepted(&best, spans[n]);
-                tally.held[n] |= is_held(&takeover.obedience, at(*mark));
+                tally.free_in[n] += accepted(free, spans[n]);
+                tally.held[n] |= held;
             }
         }
         for n in (0..spans.len()).filter(|n| from_start[*n]) {
@@ -153,8 +160,8 @@ fn waiting(target: &Target, ledger: &Ledger, now: Timestamp) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::super::site::Second;
-    use super::super::target::Limit;
-    use super::super::{Figures, judge};
+    use super::super::target::{Limit, Says};
+    use super::super::{Figures, SETTLED, Verdict, judge};
     use super::*;
 
     fn ledger(accepted: impl Fn(u64) -> u64) -> Ledger {
@@ -211,5 +218,59 @@ mod tests {
         let plan = Plan::for_target(&target);
         let site = oracle::run(&target, Site::new(&target), plan, &[35], at(2), at(3));
         assert_eq!(site.ledger.between(seconds(2), seconds(3)).accepted, 35);
+    }
+
+    fn figures(verdict: &Verdict, who: Who) -> &Figures {
+        verdict.figures.iter().find(|figures| figures.who == who).unwrap()
+    }
+
+    #[test]
+    fn who_was_told_at_first_to_wait_for_an_hour_is_not_judged_for_that_hour_but_for_the_minutes_before() {
+        let target = Target { says: Says::Always(3_600), ..Target::named().swap_remove(6) };
+        let verdict = judge(target, 30);
+        for who in [Who::Doorstep, Who::Aimd] {
+            let figures = figures(&verdict, who);
+            assert_eq!((figures.used[SETTLED], figures.kept), (None, None), "{who:?}");
+            assert!(figures.held[SETTLED] && figures.not_counted[SETTLED], "{figures:?}");
+            assert!(figures.used[0].unwrap() < 0.5, "{figures:?}");
+            assert_eq!((figures.used[1], figures.held[1]), (Some(0.0), false), "{who:?}");
+            assert!(figures.whole.unwrap() < 0.05, "{figures:?}");
+        }
+        let naive = figures(&verdict, Who::Naive);
+        assert!(!naive.held[SETTLED] && naive.used[SETTLED].is_some(), "it did not wait: {naive:?}");
+    }
+
+    #[test]
+    fn who_is_told_later_to_wait_for_an_hour_pays_for_it() {
+        // More than anybody sends, until a sixth minute from which on it is less.
+        let kind = crate::limiter::Kind::SlidingWindow;
+        let target = Target {
+            limit: Limit::Counted { kind, capacity: 1_000, window: Millis::from_secs(1) },
+            course: Course::Steps(vec![(Millis::from_mins(6), 0.2)]),
+            says: Says::Always(3_600),
+            ..Target::named().swap_remove(6)
+        };
+        let verdict = judge(target, 30);
+        for who in [Who::Doorstep, Who::Aimd] {
+            let figures = figures(&verdict, who);
+            assert_eq!((figures.held, figures.not_counted), ([false; SPANS], [false; SPANS]), "{who:?}");
+            assert!(figures.used[1].unwrap() > 0.3, "{figures:?}");
+            assert!(figures.used[SETTLED].unwrap() < 0.2, "{figures:?}");
+            assert_eq!(figures.used[3], Some(0.0), "minutes 10 to 30 of {who:?}");
+            assert!(figures.after_down.iter().all(|took| took.is_infinite()), "{figures:?}");
+        }
+    }
+
+    #[test]
+    fn a_step_that_came_while_the_sender_was_told_to_wait_does_not_count() {
+        let course = Course::Steps(vec![(Millis::from_secs(600), 0.25), (Millis::from_secs(1_200), 1.0)]);
+        let target = Target { course, ..Target::named().swap_remove(5) };
+        let best = ledger(|s| if (600..1_200).contains(&s) { 5 } else { 20 });
+        let after = |held_until| {
+            let run = Run { ledger: best.clone(), at_marks: Vec::new(), held_until };
+            run.after_steps(&target, &best, 60)
+        };
+        assert_eq!(after(at(10)), (vec![0.0], vec![0.0]));
+        assert_eq!(after(at(10) + Millis(1)), (vec![], vec![0.0]));
     }
 }

@@ -87,11 +87,16 @@ impl Quota {
         }
     }
 
+    /// The factor of the limit that is in force then.
+    pub fn factor(&self, at: Timestamp) -> f64 {
+        self.target.course.factor(Millis::from_secs(at.since(START).0 / 1_000))
+    }
+
     /// Whether a request is admitted that arrives at `at` when these others arrive before it, or how long until then. Looks
     /// without counting.
     pub fn room(&self, at: Timestamp, others: impl ExactSizeIterator<Item = Timestamp>) -> Result<(), Millis> {
         if let (State::Counted(limiter), Limit::Counted { capacity, .. }) = (&self.state, self.target.limit) {
-            let factor = self.target.course.factor(Millis::from_secs(at.since(START).0 / 1_000));
+            let factor = self.factor(at);
             let capacity = if factor == 1.0 { capacity } else { changed(capacity, factor) };
             // A log of what was admitted is too long to be copied for each look.
             if let Some(room) = limiter.sliding_room(at, others.len(), capacity) {
