@@ -92,7 +92,8 @@ pub struct Figures {
     /// Seconds from each step of the limit until 90 % was reached again; infinite where it was not before the next step.
     pub after_down: Vec<f64>,
     pub after_up: Vec<f64>,
-    /// The last ten minutes against minutes 5 to 15, each as a share of the oracle's.
+    /// The last ten minutes against minutes 5 to 15, each as a share of the oracle's. The oracle is not held in either: a hold that is
+    /// excused in the first of them and not in the last would look as if the sender got worse.
     pub kept: Option<f64>,
     /// How evenly the destinations of a shared host were served, by Jain's index.
     pub jain: Option<f64>,
@@ -229,7 +230,8 @@ struct Tally {
     /// What the oracle had in each span.
     best_in: [u64; SPANS],
     held: [bool; SPANS],
-    /// What it would have had if nothing had been asked of it. Only told from `best_in` where that is next to nothing.
+    /// What it would have had if nothing had been asked of it: in the spans of [`Figures::kept`], and where `best_in` is next to
+    /// nothing.
     free_in: [u64; SPANS],
     after_down: Vec<f64>,
     after_up: Vec<f64>,
@@ -256,7 +258,11 @@ impl Tally {
         }
         let all = self.ledger.between(0, seconds(minutes));
         let requests = all.accepted + all.refused + all.noise;
-        let kept = used[LAST].zip(used[EARLY]).filter(|(_, early)| minutes >= KEPT_MINUTES_MIN && *early > 0.0);
+        let kept_of = |n: usize| {
+            let free = self.free_in[n];
+            (free >= ORACLE_MIN).then(|| accepted(&self.ledger, spans(minutes)[n]) as f64 / free as f64)
+        };
+        let kept = kept_of(LAST).zip(kept_of(EARLY)).filter(|(_, early)| minutes >= KEPT_MINUTES_MIN && *early > 0.0);
         Figures {
             who,
             used,

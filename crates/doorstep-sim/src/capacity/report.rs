@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::target::Family;
-use super::{EARLY, Figures, LAST, SETTLED, SPANS, Span, Verdict, Who, spans};
+use super::{Figures, SETTLED, SPANS, Span, Verdict, Who, spans};
 
 /// One figure of one receiver, and the seed that shows it again.
 type Sample = (f64, u64);
@@ -21,19 +21,11 @@ pub fn summary(verdicts: &[Verdict], minutes: u64) -> String {
             let held = |figures: &Figures| (figures.held[n], figures.not_counted[n]);
             row_low(&mut out, who, &what, verdicts, |figures| figures.used[n], held);
         }
+        let never = |_: &Figures| (false, false);
         let whole = format!("goodput ÷ oracle, 0–{minutes} min, held or not");
-        row_low(&mut out, who, &whole, verdicts, |figures| figures.whole, |_| (false, false));
-        let either = |of: &[bool; SPANS]| of[EARLY] || of[LAST];
-        let held = |figures: &Figures| (either(&figures.held), either(&figures.not_counted));
-        row_low(&mut out, who, "last 10 min ÷ minutes 5–15", verdicts, |figures| figures.kept, held);
-        row_low(
-            &mut out,
-            who,
-            "evenness of a shared host (Jain)",
-            verdicts,
-            |figures| figures.jain,
-            |_| (false, false),
-        );
+        row_low(&mut out, who, &whole, verdicts, |figures| figures.whole, never);
+        row_low(&mut out, who, "last 10 min ÷ minutes 5–15", verdicts, |figures| figures.kept, never);
+        row_low(&mut out, who, "evenness of a shared host (Jain)", verdicts, |figures| figures.jain, never);
     }
     out.push_str("\n| sender | measured | receivers | median | 95th percentile | worst | its seed |\n");
     out.push_str("| --- | --- | --- | --- | --- | --- | --- |\n");

@@ -13,7 +13,8 @@ use super::oracle::{self, Plan, Takeover};
 use super::site::{Ledger, Shared, Site};
 use super::target::{Backlog, Course, START, Target};
 use super::{
-    LEARNS_FOR, ORACLE_MIN, SPANS, Tally, Who, accepted, arena_on, at, feed, seconds, sender, spans, whole_seconds,
+    EARLY, LAST, LEARNS_FOR, ORACLE_MIN, SPANS, Tally, Who, accepted, arena_on, at, feed, seconds, sender, spans,
+    whole_seconds,
 };
 use crate::senders::Obedience;
 
@@ -77,20 +78,31 @@ impl Run {
         for (mark, takeover) in &self.at_marks {
             let here: Vec<_> = (0..spans.len()).filter(|n| spans[*n].from == *mark).collect();
             let furthest = here.iter().map(|n| spans[*n].to).max().unwrap_or(*mark);
-            let oracle = |takeover| oracle::take_over(target, takeover, plan, at(*mark), at(furthest)).ledger;
-            let best = oracle(takeover.clone());
+            let run = |takeover, to| oracle::take_over(target, takeover, plan, at(*mark), at(to)).ledger;
+            let taken = run(takeover.clone(), furthest);
             let held = is_held(&takeover.obedience, at(*mark));
-            let nothing = held && here.iter().any(|n| accepted(&best, spans[*n]) < ORACLE_MIN);
-            let free = if nothing { &oracle(takeover.clone().released()) } else { &best };
+            let nothing = here.iter().any(|n| accepted(&taken, spans[*n]) < ORACLE_MIN);
+            // Whether a sender gets worse with time is compared without holds; why there is nothing, in every span.
+            let needed = here.iter().filter(|n| nothing || [EARLY, LAST].contains(n)).map(|n| spans[*n].to).max();
+            let released;
+            let free = match (held, matters_who_was_there(target)) {
+                (false, _) => &taken,
+                (true, false) => best,
+                (true, true) => {
+                    released = run(takeover.clone().released(), needed.unwrap_or(*mark));
+                    &released
+                }
+            };
             for n in here {
                 from_start[n] = false;
-                tally.best_in[n] += accepted(&best, spans[n]);
+                tally.best_in[n] += accepted(&taken, spans[n]);
                 tally.free_in[n] += accepted(free, spans[n]);
                 tally.held[n] |= held;
             }
         }
         for n in (0..spans.len()).filter(|n| from_start[*n]) {
             tally.best_in[n] += accepted(best, spans[n]);
+            tally.free_in[n] += accepted(best, spans[n]);
         }
         let (downs, ups) = self.after_steps(target, best, minutes);
         tally.after_down.extend(downs);
