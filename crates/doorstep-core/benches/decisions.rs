@@ -109,7 +109,7 @@ impl Desk {
             ordering: None,
             unreadable: 0,
         };
-        self.tell(Input::Available { deliveries: vec![delivery] });
+        self.tell(Input::Accepted { deliveries: vec![delivery], behind: Vec::new() });
     }
 }
 
@@ -119,6 +119,6 @@ fn unlimited() -> GateLimits {
 
 fn paused() -> GateState {
     let mut gate = Gate::restore(GateState::default());
-    gate.pause();
+    gate.pause(Timestamp(0));
     gate.state().clone()
 }

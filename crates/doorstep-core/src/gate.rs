@@ -23,7 +23,7 @@ pub use concurrency::Concurrency;
 pub use learned_pace::{LearnedPace, LearnedReason};
 pub use limits::{BreakerLimits, GateLimits, SuspensionLimits};
 use pace::Paced;
-pub use pace::{Pace, Rate};
+pub use pace::{Pace, Queue, Rate, Recovering};
 pub use suspension::{Suspension, SuspensionReason};
 pub use throttle::{Throttle, ThrottleReason};
 
@@ -149,6 +149,8 @@ pub enum GateStatus {
     Throttled,
     Failing,
     Probing,
+    /// It is back, and what gathered meanwhile follows on the ramp.
+    Recovering,
     Suspended,
     Paused,
 }
@@ -165,6 +167,25 @@ impl Gate {
 
     pub fn in_flight(&self) -> u32 {
         self.in_flight
+    }
+
+    /// So many new deliveries are for this destination, whether or not they can go. What arrives says how fast a backlog has to
+    /// drain.
+    pub fn arrived(&mut self, n: u64, now: Timestamp) {
+        self.state.pace.arrived(n, now);
+    }
+
+    /// Whether the gate wants to know what waits: see [`Gate::sees`].
+    pub fn wants_to_see(&self) -> bool {
+        self.state.pace.has_ramp()
+    }
+
+    /// Takes in what waits, which the ramp after a standstill goes by.
+    pub fn sees(&mut self, queue: Queue, limits: &GateLimits, now: Timestamp) {
+        let GateState { suspension, throttle, breaker, pace, .. } = &mut self.state;
+        if suspension.hold().is_none() && throttle.hold(now).is_none() && !breaker.is_tripped() {
+            pace.sees(queue, limits, now);
+        }
     }
 
     /// May one request go now? Only a yes spends anything.
@@ -264,7 +285,10 @@ impl Gate {
                 let gone = matches!(outcome, Outcome::Gone);
                 self.state.concurrency.widen(limits);
                 changes.extend(self.flows(&permit, limits, now));
-                changes.extend(self.state.suspension.refused_for_good(gone, limits));
+                if let Some(change) = self.state.suspension.refused_for_good(gone, limits) {
+                    self.state.pace.paused(now);
+                    changes.push(change);
+                }
             }
         }
         changes
@@ -314,9 +338,10 @@ impl Gate {
         let change = self.state.throttle.held((wait, ThrottleReason::Maintenance), limits, now, jitter)?;
         let until = self.state.throttle.until()?;
         self.state.pace.resumes_at(until);
-        if wait >= limits.breaker.cool_down {
-            self.state.pace.paused();
-            self.recover(limits, until);
+        // A tripped one meets it after its probe.
+        if wait >= limits.breaker.cool_down && !self.state.breaker.is_tripped() {
+            self.state.pace.paused(now);
+            self.recover(limits, until, now);
         }
         Some(change)
     }
@@ -324,32 +349,33 @@ impl Gate {
     /// An answer that shows a living receiver.
     fn flows(&mut self, permit: &Permit, limits: &GateLimits, now: Timestamp) -> Option<GateChange> {
         let change = self.state.breaker.answered(permit, limits, now)?;
-        self.recover(limits, now);
+        self.recover(limits, now, now);
         Some(change)
     }
 
     fn fails(&mut self, permit: &Permit, limits: &GateLimits, now: Timestamp, jitter: Jitter) -> Option<GateChange> {
         let change = self.state.breaker.failed(permit, limits, now, jitter)?;
-        self.state.pace.tripped();
+        self.state.pace.tripped(now);
         Some(change)
     }
 
     /// A receiver that comes back meets a ramp, not a herd.
-    fn recover(&mut self, limits: &GateLimits, now: Timestamp) {
+    fn recover(&mut self, limits: &GateLimits, at: Timestamp, now: Timestamp) {
         self.state.concurrency.ramp();
-        self.state.pace.recover(limits, now);
+        self.state.pace.recover(limits, at, now);
     }
 
     /// Holds everything until [`Gate::resume`]. Nothing is discarded.
-    pub fn pause(&mut self) {
+    pub fn pause(&mut self, now: Timestamp) {
         self.state.suspension.pause();
-        self.state.pace.paused();
+        self.state.pace.paused(now);
     }
 
     /// Ends a pause or a suspension; the backlog drains with the ramp.
     pub fn resume(&mut self, limits: &GateLimits, now: Timestamp) {
-        if self.state.suspension.resume() {
-            self.recover(limits, now);
+        // A tripped one meets the ramp after its probe.
+        if self.state.suspension.resume() && !self.state.breaker.is_tripped() {
+            self.recover(limits, now, now);
         }
     }
 
@@ -384,6 +410,7 @@ impl Gate {
         match (self.state.breaker.is_tripped(), self.probe_in_flight) {
             (true, true) => GateStatus::Probing,
             (true, false) => GateStatus::Failing,
+            (false, _) if self.state.pace.recovering(now).is_some() => GateStatus::Recovering,
             (false, _) => GateStatus::Active,
         }
     }

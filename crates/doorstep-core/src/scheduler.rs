@@ -10,7 +10,7 @@
 //! - A `Refill` sees everything that was settled by commands before it.
 //! - A `Refill` of an ordered destination sees only the first unfinished delivery of each key; when a settlement
 //!   releases a key, the next one arrives as `Available`.
-//! - A delivery is `Available` before it is `Withdrawn`, and that before it is `Available` again.
+//! - A delivery is `Accepted` or `Available` before it is `Withdrawn`, and that before it is `Available` again.
 //! - A settlement of a delivery that has ended, or that a person has sent again since (its `give_up_at` is another
 //!   then), changes nothing.
 //! - A settlement that ends a delivery without a request ends it as it is written: `Overdue` may show an older copy.
@@ -141,6 +141,7 @@ impl Scheduler {
                 self.turns.weigh(tenant_id, weight);
                 self.slots.weigh(tenant_id, self.turns.weight(tenant_id));
             }
+            Input::Accepted { deliveries, behind } => self.accepted(deliveries, &behind, now),
             Input::Available { deliveries } => self.available(deliveries, now),
             Input::Refilled { ticket, deliveries, exhausted } => self.refilled(ticket, deliveries, exhausted, now),
             Input::RefillFailed { ticket } => self.refill_failed(ticket, now),
@@ -261,7 +262,7 @@ impl Scheduler {
         let Some(key) = self.key(destination_id) else { return };
         let Some(lane) = self.lane_mut(key) else { return };
         match hand {
-            Hand::Pause => lane.gate.pause(),
+            Hand::Pause => lane.gate.pause(now),
             Hand::Resume => lane.gate.resume(&lane.plan.limits, now),
             Hand::Probe => lane.gate.force_probe(now),
             Hand::ClearThrottle { forget_learned } => {
@@ -277,6 +278,30 @@ impl Scheduler {
 
     // What happens to deliveries.
 
+    fn accepted(&mut self, deliveries: Vec<Delivery>, behind: &[DestinationId], now: Timestamp) {
+        for destination_id in behind {
+            if let Some(key) = self.key(*destination_id) {
+                self.arrived(key, now);
+            }
+        }
+        let mut touched = BTreeSet::new();
+        for delivery in deliveries {
+            if let Some(key) = self.key(delivery.destination_id) {
+                self.arrived(key, now);
+                self.put(key, delivery);
+                touched.insert(key);
+            }
+        }
+        self.reschedule_all(touched, now);
+    }
+
+    fn arrived(&mut self, key: LaneKey, now: Timestamp) {
+        if let Some(lane) = self.lane_mut(key) {
+            lane.gate.arrived(1, now);
+            lane.unsaved = true;
+        }
+    }
+
     fn available(&mut self, deliveries: Vec<Delivery>, now: Timestamp) {
         let mut touched = BTreeSet::new();
         for delivery in deliveries {
@@ -285,7 +310,11 @@ impl Scheduler {
                 touched.insert(key);
             }
         }
-        for key in touched {
+        self.reschedule_all(touched, now);
+    }
+
+    fn reschedule_all(&mut self, keys: BTreeSet<LaneKey>, now: Timestamp) {
+        for key in keys {
             self.reschedule(key, now);
         }
     }
@@ -351,6 +380,7 @@ impl Scheduler {
         let Some(lane) = self.lane_mut(key) else { return };
         let charge = if permit.is_probe() { Charge::Probe } else { Charge::Attempt };
         let before = lane.gate.learned(&lane.plan.limits);
+        lane.show_queue(now);
         let changes = lane.gate.settle(permit, outcome, &lane.plan.limits, now, dice.roll());
         lane.unsaved = true;
         let has_learned = lane.gate.learned(&lane.plan.limits) != before;

@@ -6,7 +6,7 @@ use doorstep_core::delivery::Ordering;
 use doorstep_core::destination::Destination;
 use doorstep_core::engine::Accepted;
 use doorstep_core::event::{Event, KeyDigest, NewDelivery, NewEvent, Offer};
-use doorstep_core::id::{DeliveryId, TenantId};
+use doorstep_core::id::{DeliveryId, DestinationId, TenantId};
 use doorstep_core::scheduler::Input;
 use doorstep_core::store::{Refusal, Write, Written};
 
@@ -78,7 +78,10 @@ impl Ingest {
                 self.write_part(std::mem::take(&mut part), answers).await?;
             }
             part.rows += 1 + wanted_by.len();
-            part.writes.push(Write::Accept(Box::new(self.make_deliveries(&event, key, &wanted_by))));
+            let new = self.make_deliveries(&event, key, &wanted_by);
+            let ordered = new.deliveries.iter().filter(|delivery| delivery.ordered);
+            part.ordered.push(ordered.map(|delivery| delivery.destination_id).collect());
+            part.writes.push(Write::Accept(Box::new(new)));
             part.events.push(event);
         }
         if part.events.is_empty() { Ok(()) } else { self.write_part(part, answers).await }
@@ -87,10 +90,14 @@ impl Ingest {
     async fn write_part(&self, part: Part, answers: &mut Vec<Answer>) -> Result<(), WriteFault> {
         let (of, since) = (part.tenant(), self.events.moment());
         let Receipt { written, untold } = self.writer.write_in_turn(of, part.writes).await?;
-        let mut deliveries = Vec::new();
-        for (event, written) in part.events.into_iter().zip(written) {
+        let (mut deliveries, mut behind) = (Vec::new(), Vec::new());
+        for ((event, ordered), written) in part.events.into_iter().zip(part.ordered).zip(written) {
             answers.push(match written {
                 Written::Accepted { deliveries: n, duplicate, available } => {
+                    if available.len() < n && !duplicate {
+                        let waits = |id: &DestinationId| available.iter().all(|one| one.destination_id != *id);
+                        behind.extend(ordered.into_iter().filter(waits));
+                    }
                     let id = event.id.clone();
                     if let Some(first) = available.first() {
                         self.events.remember(since, first.event_seq, event);
@@ -102,8 +109,8 @@ impl Ingest {
                 other => unreachable!("an event was accepted or refused, not {other:?}"),
             });
         }
-        if !deliveries.is_empty() {
-            self.run.tell(Input::Available { deliveries }).await;
+        if !deliveries.is_empty() || !behind.is_empty() {
+            self.run.tell(Input::Accepted { deliveries, behind }).await;
         }
         drop(untold);
         Ok(())
@@ -150,6 +157,8 @@ type Answer = Result<Accepted, Refusal>;
 #[derive(Default)]
 struct Part {
     events: Vec<Arc<Event>>,
+    /// For each event, the destinations where it may have to wait behind another one of its key.
+    ordered: Vec<Vec<DestinationId>>,
     writes: Vec<Write>,
     rows: usize,
 }

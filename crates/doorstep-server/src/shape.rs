@@ -131,8 +131,8 @@ shapes! {
     ExtraStyleName = names(&[ExtraStyle::XSignature, ExtraStyle::Github, ExtraStyle::Stripe]);
     /// How a destination is doing.
     GateStatusName = names(&[
-        GateStatus::Active, GateStatus::Throttled, GateStatus::Failing, GateStatus::Probing, GateStatus::Suspended,
-        GateStatus::Paused,
+        GateStatus::Active, GateStatus::Throttled, GateStatus::Failing, GateStatus::Probing, GateStatus::Recovering,
+        GateStatus::Suspended, GateStatus::Paused,
     ]);
     /// Why a destination is throttled: its receiver said for how long, did not say it, said that a quota is spent, or answered 503 and said for how long.
     ThrottleReasonName = names(&[ThrottleReason::Asked, ThrottleReason::Unsaid, ThrottleReason::QuotaSpent, ThrottleReason::Maintenance]);

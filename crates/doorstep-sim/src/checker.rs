@@ -6,6 +6,7 @@
 mod ends;
 mod facts;
 mod gates;
+mod ramp;
 mod requests;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,9 +18,10 @@ use doorstep_core::id::{DeliveryId, DestinationId};
 use doorstep_core::outcome::{Class, Outcome};
 use doorstep_core::retry::{DeadReason, Decision};
 use doorstep_core::scheduler::{DestinationPlan, SchedulerLimits};
-use doorstep_core::time::Timestamp;
+use doorstep_core::time::{Millis, Timestamp};
 
 pub use facts::Facts;
+use ramp::Busiest;
 
 /// A promise that was not kept, in words.
 pub type Verdict = Result<(), String>;
@@ -33,6 +35,8 @@ pub struct Checker {
     n_requests: u64,
     n_voided: usize,
     n_set_aside: usize,
+    /// Nothing goes wrong but the receivers, and there is room for all.
+    calm: bool,
     /// The number of the request whose answer came last.
     last_answered: u64,
     in_flight_max: usize,
@@ -48,6 +52,9 @@ struct Watched {
     /// The facts as they were when the gate was last written.
     written: Facts,
     starts: VecDeque<Timestamp>,
+    /// What has come for it, and what it has accepted other than on a ramp.
+    arrived: Busiest,
+    flowed: Busiest,
     /// It never does anything wrong, and neither does anything but other receivers.
     undisturbed: bool,
     n_accepted: u64,
@@ -102,12 +109,13 @@ struct Request {
 const ROOM_FOR_ALL: usize = 1_000;
 
 impl Checker {
-    /// `plans`: each destination, and whether it and everything around it but the other receivers is well.
-    pub fn new(plans: Vec<(DestinationPlan, bool)>, limits: &SchedulerLimits) -> Self {
+    /// `plans`: each destination, and whether its receiver is always well. `calm`: nothing goes wrong but receivers.
+    pub fn new(plans: Vec<(DestinationPlan, bool)>, calm: bool, limits: &SchedulerLimits) -> Self {
         let SchedulerLimits { in_flight_max, per_host_max, window_max, .. } = *limits;
         let window_max = u32::try_from(window_max).unwrap_or(u32::MAX);
         let watched = |plan: DestinationPlan, well: bool| Watched {
-            undisturbed: well
+            undisturbed: calm
+                && well
                 && plan.ordering == Ordering::Unordered
                 && plan.limits.burst > 5
                 && plan.limits.pinned.is_none(),
@@ -119,6 +127,8 @@ impl Checker {
             facts: Facts::default(),
             written: Facts::default(),
             starts: VecDeque::new(),
+            arrived: Busiest::default(),
+            flowed: Busiest::default(),
         };
         Self {
             destinations: plans.into_iter().map(|(plan, well)| (plan.id, watched(plan, well))).collect(),
@@ -128,6 +138,7 @@ impl Checker {
             n_requests: 0,
             n_voided: 0,
             n_set_aside: 0,
+            calm,
             last_answered: 0,
             in_flight_max,
             untold_ends: BTreeMap::new(),
@@ -147,6 +158,7 @@ impl Checker {
         self.deliveries.insert(delivery.id, account);
         if let Some(watched) = self.destinations.get_mut(&delivery.destination_id) {
             watched.n_accepted += 1;
+            watched.arrived.add(delivery.due_at);
         }
         if let Some(slot) = &delivery.ordering {
             self.order.entry((delivery.destination_id, Arc::clone(&slot.key))).or_default().push(delivery.id);
@@ -241,7 +253,13 @@ impl Checker {
         }
         let n_requests = self.n_requests;
         if let Some(watched) = self.destinations.get_mut(&request.destination_id) {
+            if matches!(outcome, Outcome::Accepted { .. }) && watched.facts.back.is_none() {
+                watched.flowed.add(now);
+            }
             watched.facts.learn(request.number, outcome, n_requests, now);
+            if let Some(back) = &mut watched.facts.back {
+                back.well &= now.since(request.started_at) < Millis::from_secs(1);
+            }
             watched.facts.climb(watched.plan.limits.concurrency);
         }
     }

@@ -98,7 +98,7 @@ impl Bench {
             ordering: None,
             unreadable: 0,
         };
-        self.tell(Input::Available { deliveries: vec![delivery] });
+        self.tell(Input::Accepted { deliveries: vec![delivery], behind: Vec::new() });
     }
 
     fn run(&mut self, turns: u64) {

@@ -94,7 +94,7 @@ fn destination_id(destination: usize) -> DestinationId {
 impl Sender for Doorstep {
     fn offer(&mut self, destination: usize, n: u64, now: Timestamp) {
         let deliveries = (0..n).map(|_| self.delivery(destination, now)).collect();
-        self.tell(Input::Available { deliveries }, now);
+        self.tell(Input::Accepted { deliveries, behind: Vec::new() }, now);
     }
 
     fn start(&mut self, now: Timestamp) -> Vec<Request> {

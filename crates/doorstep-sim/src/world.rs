@@ -88,6 +88,8 @@ enum Write {
 /// What follows from a write, for the scheduler.
 #[derive(Debug)]
 enum Told {
+    /// To which destination one came, and whether it may go.
+    Accepted(DestinationId, Vec<Delivery>),
     Available(Vec<Delivery>),
     Withdrawn(Delivery),
     Removed(DestinationId),
@@ -160,10 +162,9 @@ const ASKS_EVERY: u64 = 16;
 impl World {
     pub fn new(scenario: Scenario, seed: u64, traced: bool) -> Self {
         let calm = scenario.is_calm();
-        let watched =
-            |(plan, receiver): &(DestinationPlan, Receiver)| (plan.clone(), calm && receiver.is_always_well());
+        let watched = |(plan, receiver): &(DestinationPlan, Receiver)| (plan.clone(), receiver.is_always_well());
         let plans = scenario.destinations.iter().map(watched).collect();
-        let checker = Checker::new(plans, &scenario.limits);
+        let checker = Checker::new(plans, calm, &scenario.limits);
         let mut world = Self {
             checker,
             dice: SeededDice::new(seed ^ 0x5EED),

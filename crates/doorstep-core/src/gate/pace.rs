@@ -3,6 +3,7 @@
 //! The slowest of the three counts. While one of the last two holds, requests are spaced evenly, because what a
 //! receiver refuses is usually the burst. A pace that a person has pinned stands in for the learned one.
 
+mod arrivals;
 mod learned;
 mod recovery;
 
@@ -12,6 +13,8 @@ use super::{GateLimits, Hold, LearnedPace, LearnedReason, Permit, Why};
 use crate::time::{Millis, Timestamp};
 use learned::Learned;
 use recovery::Recovery;
+
+pub use recovery::{Queue, Recovering};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pace {
@@ -96,6 +99,31 @@ impl Pace {
             since: self.learned_since,
             next_probe_at: self.learned.next_probe_at(),
         })
+    }
+
+    /// Whether a ramp after a standstill may be in force.
+    pub(super) fn has_ramp(&self) -> bool {
+        self.recovery.rate().is_some()
+    }
+
+    /// How far it has come on the ramp after a standstill, while that holds.
+    pub fn recovering(&self, now: Timestamp) -> Option<Recovering> {
+        self.recovery.recovering(now)
+    }
+
+    /// So many new deliveries want to go.
+    pub(super) fn arrived(&mut self, n: u64, now: Timestamp) {
+        self.recovery.arrived(n, now);
+    }
+
+    pub(super) fn sees(&mut self, queue: Queue, limits: &GateLimits, now: Timestamp) {
+        let before = self.rate(limits);
+        self.recovery.sees(queue, limits, now);
+        let sooner = before.interval().saturating_sub(self.rate(limits).interval());
+        // The next one was to wait for the old interval.
+        if sooner > 0 && self.next_at > micros(now) {
+            self.next_at = self.next_at.saturating_sub(sooner).max(micros(now));
+        }
     }
 
     fn burst(&self, limits: &GateLimits) -> i64 {
@@ -201,19 +229,20 @@ impl Pace {
         self.next_at = self.next_at.min(micros(now).saturating_add(ahead));
     }
 
-    /// Nothing is sent from now on, by a person's wish.
-    pub(super) fn paused(&mut self) {
-        self.recovery.paused();
+    /// Nothing is sent from now on, by a person's wish or the receiver's.
+    pub(super) fn paused(&mut self, now: Timestamp) {
+        self.recovery.paused(now);
     }
 
     /// Nothing is sent from now on, because it fails.
-    pub(super) fn tripped(&mut self) {
-        self.recovery.tripped();
+    pub(super) fn tripped(&mut self, now: Timestamp) {
+        self.recovery.tripped(now);
     }
 
-    pub(super) fn recover(&mut self, limits: &GateLimits, now: Timestamp) {
-        self.recovery.begin(limits, now);
-        self.next_at = self.next_at.max(micros(now));
+    /// Sending goes on then: now, or later.
+    pub(super) fn recover(&mut self, limits: &GateLimits, at: Timestamp, now: Timestamp) {
+        self.recovery.begin(limits, at, now);
+        self.next_at = self.next_at.max(micros(at));
     }
 }
 

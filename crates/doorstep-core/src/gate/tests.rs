@@ -5,6 +5,7 @@ mod breaker;
 mod concurrency;
 mod pace;
 mod steering;
+mod ramp;
 mod suspension;
 mod whole;
 
@@ -77,8 +78,15 @@ impl Bench {
         hold
     }
 
-    /// Sends as soon as each hold ends.
+    /// Shows the gate a queue whose first delivery has waited for a minute and gives up after `left`.
+    fn show_queue(&mut self, n: usize, left: Millis) {
+        let queue = Queue { n, due_at: self.now - Millis::from_mins(1), give_up_at: self.now + left };
+        self.gate.sees(queue, &self.limits, self.now);
+    }
+
+    /// Sends from a queue, as soon as each hold ends.
     fn send_when_allowed(&mut self, outcome: Outcome) -> Vec<GateChange> {
+        self.show_queue(64, Millis::from_hours(72));
         while let Some(hold) = self.gate.hold(&self.limits, self.now) {
             self.now = hold.until.expect("a hold with a time");
         }

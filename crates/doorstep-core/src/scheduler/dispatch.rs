@@ -192,10 +192,13 @@ impl Scheduler {
                 self.hosts.wait(&lane.plan.host, tenant_id, self.turns.weight(tenant_id), in_flight, key);
                 Hold::for_event(Why::HostConcurrency)
             }
-            None => match lane.gate.admit(&lane.plan.limits, now) {
-                Admission::Go(permit) => return Some(permit),
-                Admission::Wait(hold) => hold,
-            },
+            None => {
+                lane.show_queue(now);
+                match lane.gate.admit(&lane.plan.limits, now) {
+                    Admission::Go(permit) => return Some(permit),
+                    Admission::Wait(hold) => hold,
+                }
+            }
         };
         lane.blocked = Some(hold);
         self.set_timer(key, hold.until);

@@ -3,7 +3,7 @@
 use super::DestinationPlan;
 use super::window::Window;
 use crate::delivery::Track;
-use crate::gate::{Gate, Hold, Why};
+use crate::gate::{Gate, Hold, Queue, Why};
 use crate::time::Timestamp;
 
 #[derive(Debug)]
@@ -79,6 +79,19 @@ impl Lane {
 
     pub(super) fn consent_hold(&self) -> Option<Hold> {
         self.plan.awaits_consent.then(|| Hold::for_event(Why::Consent))
+    }
+
+    /// Shows the gate what waits, if that matters to it.
+    pub(super) fn show_queue(&mut self, now: Timestamp) {
+        if !self.gate.wants_to_see() {
+            return;
+        }
+        for window in &self.windows {
+            if let Some(first) = window.first().filter(|first| first.due_at <= now && !first.is_expired(now)) {
+                let (due_at, give_up_at) = (first.due_at, first.progress.give_up_at);
+                self.gate.sees(Queue { n: window.len(), due_at, give_up_at }, &self.plan.limits, now);
+            }
+        }
     }
 
     pub(super) fn window(&self, track: Track) -> &Window {

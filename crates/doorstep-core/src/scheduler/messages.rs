@@ -62,9 +62,11 @@ pub enum Input {
     Dropped { destination_id: DestinationId },
     /// A tenant's share in the turns. Unknown tenants have weight 1.
     Weighted { tenant_id: TenantId, weight: u32 },
-    /// These are in the store and may go: new, next of their key, or sent again by a person.
+    /// New deliveries are in the store. These may go; for each of `behind`, one waits behind another of its ordering key.
+    Accepted { deliveries: Vec<Delivery>, behind: Vec<DestinationId> },
+    /// These are in the store and may go: next of their key, or sent again by a person.
     Available { deliveries: Vec<Delivery> },
-    /// What a `Refill` found. `exhausted`: there is nothing beyond. It is told after the `Available` of every write that it may have
+    /// What a `Refill` found. `exhausted`: there is nothing beyond. It is told after the `Accepted` or `Available` of every write that it may have
     /// seen: otherwise a delivery would be taken twice.
     Refilled { ticket: Ticket, deliveries: Vec<Delivery>, exhausted: bool },
     /// The store could not be read.

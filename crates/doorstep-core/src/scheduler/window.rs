@@ -46,6 +46,14 @@ impl Window {
         self.deliveries.first_key_value().map(|(place, _)| place.due_at)
     }
 
+    pub(super) fn first(&self) -> Option<&Delivery> {
+        self.deliveries.first_key_value().map(|(_, delivery)| delivery)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.deliveries.len()
+    }
+
     pub(super) fn take_first(&mut self) -> Option<Delivery> {
         let first = self.deliveries.pop_first().map(|(_, delivery)| delivery);
         self.free_if_empty();

@@ -12,7 +12,9 @@ mod http2;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use doorstep_core::gate::GateLimits;
+use doorstep_core::delivery::{self, BehindDead};
+use doorstep_core::event::Event;
+use doorstep_core::gate::{GateLimits, GateStatus};
 use doorstep_core::reach::Reach;
 use doorstep_core::scheduler::Hand;
 use doorstep_core::store::{DeliveryFilter, DeliveryStatus, Page, Statuses};
@@ -111,6 +113,30 @@ async fn a_restart_resumes_from_the_store_and_gates_are_as_they_were() {
     for _ in 0..5 {
         receiver.next().await;
     }
+    engine.stop().await;
+}
+
+/// Of one ordering key, so that only the first may go: the others arrive all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_ramp_follows_what_has_arrived_while_nothing_could_be_sent() {
+    let mut receiver = Receiver::start(|_| 200).await;
+    let directory = tempfile::tempdir().unwrap();
+    let engine = Engine::start(directory.path()).await;
+    let mut ordered = destination(1, &receiver.url("/"), &["*"]);
+    ordered.settings.ordering = delivery::Ordering::ByKey { behind_dead: BehindDead::Skip };
+    let id = engine.add(ordered).await;
+    engine.hand(id, Hand::Pause).await;
+    for n in 0..300 {
+        let ordering_key = Some("one".into());
+        engine.accept(Event { ordering_key, ..event(n, "a.b") }).await.unwrap();
+    }
+    engine.hand(id, Hand::Resume).await;
+    let view = engine.run.gates(vec![id]).await.unwrap().pop().flatten().unwrap();
+    assert_eq!(view.status, GateStatus::Recovering);
+    let target = view.state.pace.recovering(engine.clock.now()).unwrap().target.as_per_second();
+    // 300 in ten seconds, if the machine is that fast; fewer would be the least that a ramp climbs to.
+    assert!((18.1..=57.1).contains(&target), "{target}");
+    receiver.next().await;
     engine.stop().await;
 }
 

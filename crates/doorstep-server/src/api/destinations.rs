@@ -5,6 +5,7 @@ mod view;
 mod certificate;
 mod pace;
 pub(crate) mod consent;
+mod recovering;
 
 use std::sync::Arc;
 

@@ -7,6 +7,7 @@ use doorstep_core::id::DestinationId;
 use doorstep_core::outcome::Outcome;
 use doorstep_core::time::{Millis, Timestamp};
 
+use super::ramp::Back;
 use super::{Verdict, ensure};
 
 /// What is known of a destination from its answers.
@@ -31,13 +32,12 @@ pub struct Facts {
     pub(super) ramp: Option<u32>,
     /// The same, until the ramp of the pace is over for certain or does not matter any more.
     pub(super) back: Option<Back>,
-}
-
-/// When a destination came back from a standstill, and what it has accepted since.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Back {
-    pub(super) at: Timestamp,
-    pub(super) n_accepted: u32,
+    /// Since when nothing is sent to it but probes.
+    pub(super) still_since: Option<Timestamp>,
+    /// It has ever asked to be sent less.
+    pub(super) was_throttled: bool,
+    /// How often it has tripped while it was coming back.
+    pub(super) falls: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +74,15 @@ impl Facts {
 
     /// It comes back from a standstill.
     pub(super) fn comes_back(&mut self, now: Timestamp) {
-        (self.ramp, self.back) = (Some(0), Some(Back { at: now, n_accepted: 0 }));
+        let after = self.still_since.take().map_or(Millis::ZERO, |since| now.since(since));
+        self.ramp = Some(0);
+        self.back = Some(Back { at: now, after, n_accepted: 0, waited_at: now, well: true });
+    }
+
+    /// Nothing is sent to it from now on but probes.
+    pub(super) fn stands_still(&mut self, now: Timestamp) {
+        self.still_since.get_or_insert(now);
+        self.back = None;
     }
 
     /// After each answer one more at once, until it is as many as it may have.
@@ -91,6 +99,11 @@ impl Facts {
     }
 
     pub(super) fn learn(&mut self, request: u64, outcome: &Outcome, n_requests: u64, now: Timestamp) {
+        self.was_throttled |= matches!(outcome, Outcome::Throttled { .. })
+            || matches!(outcome, Outcome::Accepted { quota_spent_for: Some(_) });
+        if let Some(back) = &mut self.back {
+            back.well &= matches!(outcome, Outcome::Accepted { .. });
+        }
         match outcome {
             Outcome::Throttled { wait } => {
                 if request >= self.throttle_counts_from {

@@ -70,7 +70,9 @@ impl Checker {
                 let cool_down = until.since(now);
                 let right = (Millis::from_secs(30)..=Millis::from_mins(12)).contains(&cool_down);
                 ensure(right, || format!("{id} cools down for {cool_down}"))?;
-                (facts.tripped, facts.back) = (Some(Tripped { until, since_request }), None);
+                facts.tripped = Some(Tripped { until, since_request });
+                facts.falls += u32::from(facts.back.is_some());
+                facts.stands_still(now);
                 (facts.failures_in_row, facts.row_counts_from) = (0, since_request);
                 facts.recent.clear();
             }
@@ -87,6 +89,7 @@ impl Checker {
                     format!("{id} was suspended after {permanent} times no in a row, {gone} times 410")
                 })?;
                 facts.suspended = true;
+                facts.stands_still(now);
             }
         }
         Ok(())
@@ -95,10 +98,16 @@ impl Checker {
     pub fn handled(&mut self, id: DestinationId, hand: Hand, now: Timestamp) {
         let Some(Watched { facts, .. }) = self.destinations.get_mut(&id) else { return };
         match hand {
-            Hand::Pause => facts.paused = true,
+            Hand::Pause => {
+                facts.paused = true;
+                facts.stands_still(now);
+            }
             Hand::Resume if facts.paused || facts.suspended => {
                 (facts.paused, facts.suspended) = (false, false);
-                facts.comes_back(now);
+                // One that is tripped comes back with its probe.
+                if facts.tripped.is_none() {
+                    facts.comes_back(now);
+                }
                 (facts.permanent_in_row, facts.gone_in_row) = (0, 0);
             }
             Hand::Resume => {}

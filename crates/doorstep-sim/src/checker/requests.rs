@@ -7,12 +7,7 @@ use doorstep_core::id::{DeliveryId, DestinationId};
 use doorstep_core::retry::Decision;
 use doorstep_core::time::{Millis, Timestamp};
 
-use super::facts::Back;
 use super::{Account, Checker, Request, Verdict, Watched, ensure};
-
-/// So long after it came back, a destination is certainly still on the ramp of its pace, unless that has reached the
-/// configured rate.
-const RAMP_HOLDS: Millis = Millis::from_mins(10);
 
 impl Checker {
     pub fn started(&mut self, delivery: &Delivery, now: Timestamp) -> Verdict {
@@ -26,8 +21,10 @@ impl Checker {
         ensure(!watched.dropped, || format!("{id} was sent to a destination that is removed"))?;
         watched.may_start(open, now)?;
         watched.was_prompt(id, waited)?;
-        let probe = watched.facts.tripped.is_some();
-        if let Some(tripped) = watched.facts.tripped {
+        let tripped = watched.facts.tripped;
+        self.within_ramp(delivery, waited, now)?;
+        let probe = tripped.is_some();
+        if let Some(tripped) = tripped {
             ensure(now >= tripped.until, || format!("sent while tripped, until {:?}", tripped.until))?;
             let probes = self.open_at(delivery.destination_id, tripped.since_request);
             ensure(probes == 0, || "two probes at once".to_owned())?;
@@ -126,8 +123,7 @@ impl Watched {
         ensure(open < cap, || format!("over the cap of {cap} requests at once"))?;
         let climbed = facts.ramp.map_or(usize::MAX, |answers| 1 + answers as usize);
         ensure(open < climbed, || format!("{} requests at once, {climbed} after it came back", open + 1))?;
-        self.within_rate(now)?;
-        self.within_ramp(now)
+        self.within_rate(now)
     }
 
     /// Others' trouble is not its own: it gets its deliveries as fast as it takes them.
@@ -150,16 +146,5 @@ impl Watched {
         };
         let started = self.starts.len() as f64;
         ensure(started <= most, || format!("{started} requests in one second, over the rate"))
-    }
-
-    /// Whoever comes back is sent about one request a second at first, and with each that it accepts a little more.
-    fn within_ramp(&self, now: Timestamp) -> Verdict {
-        let Some(Back { at, n_accepted }) = self.facts.back.filter(|back| now.since(back.at) < RAMP_HOLDS) else {
-            return Ok(());
-        };
-        let rate = 1.0 + 0.139 * f64::from(n_accepted);
-        let started = self.starts.iter().filter(|start| **start >= at).count();
-        let kept = rate >= self.plan.limits.rate.as_per_second() || started as f64 <= rate + 2.0;
-        ensure(kept, || format!("{started} requests in one second, {n_accepted} accepted since it came back"))
     }
 }

@@ -49,6 +49,10 @@ impl World {
                     self.checker.dropped(destination_id);
                     self.tell(Input::Dropped { destination_id }, None)?;
                 }
+                Told::Accepted(destination_id, deliveries) => {
+                    let behind = if deliveries.is_empty() { vec![destination_id] } else { Vec::new() };
+                    self.tell(Input::Accepted { deliveries, behind }, None)?;
+                }
                 Told::Available(deliveries) if deliveries.is_empty() => {}
                 Told::Available(deliveries) => self.tell(Input::Available { deliveries }, None)?,
             }
@@ -62,7 +66,7 @@ impl World {
         let mut told = Vec::new();
         for write in batch {
             match write {
-                Write::Accept(index) => told.push(Told::Available(self.accept(index, now))),
+                Write::Accept(index) => told.push(self.accept(index, now)),
                 Write::Revive(id) => told.push(Told::Available(self.revive(id, now))),
                 Write::Abandon(id) => told.extend(self.abandon(id, now)),
                 Write::Erase(tenant_id) => self.erase(tenant_id, now),
@@ -106,13 +110,13 @@ impl World {
         }
     }
 
-    pub(super) fn accept(&mut self, index: usize, now: Timestamp) -> Vec<Delivery> {
+    pub(super) fn accept(&mut self, index: usize, now: Timestamp) -> Told {
         let arrival = &self.scenario.arrivals[index];
         let plan = &self.scenario.destinations[arrival.destination].0;
-        let id = DeliveryId(index as u128 + 1);
+        let (id, destination_id) = (DeliveryId(index as u128 + 1), plan.id);
         let delivery = NewDelivery {
             id,
-            destination_id: plan.id,
+            destination_id,
             ordered: arrival.key.is_some() && plan.ordering != Ordering::Unordered,
             give_up_at: plan.policy.give_up_at(now, arrival.ttl),
         };
@@ -123,7 +127,7 @@ impl World {
             self.checker.accepted(&row.delivery);
         }
         match written {
-            Written::Accepted { available, .. } => available,
+            Written::Accepted { available, .. } => Told::Accepted(destination_id, available),
             other => unreachable!("every event is another one: {other:?}"),
         }
     }

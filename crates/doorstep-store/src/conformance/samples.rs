@@ -189,7 +189,7 @@ pub fn settle(delivery: &Delivery, decision: Decision, behind_dead: BehindDead, 
 
 pub fn a_gate() -> GateState {
     let mut gate = Gate::restore(GateState::default());
-    gate.pause();
+    gate.pause(Timestamp(0));
     gate.state().clone()
 }
 

@@ -203,6 +203,31 @@ mod tests {
     }
 
     #[test]
+    fn a_short_window_is_used_to_try_what_waits() {
+        for seed in 0..40 {
+            let outage = Millis::from_secs(45);
+            let brief = Story { policy: RetryPolicy::brief(), seed, ..story(outage) };
+            let (n, curve) = alone(&brief).pop().unwrap();
+            assert_eq!(n, 100);
+            assert!(curve.delivered >= 95, "{} delivered, {} dead, seed {seed}", curve.delivered, curve.dead);
+            assert!(curve.peak_after <= 20, "{} in one second, seed {seed}", curve.peak_after);
+        }
+    }
+
+    #[test]
+    fn a_young_destination_drains_its_backlog_in_about_the_length_of_the_outage() {
+        for (rate, outage) in [("5/s", 1), ("20/s", 1), ("20/s", 5)] {
+            let outage = Millis::from_mins(outage);
+            let young = Story { arrivals: Arrivals::Evenly(rate.parse().unwrap()), ..story(outage) };
+            let gated = gated::run(&Story { capacity: "1000/s".parse().unwrap(), ..young });
+            let after = gated.drained_after.unwrap();
+            // A probe finds out that the receiver is back up to two minutes after it is.
+            assert!(after <= outage.times(2) + Millis::from_mins(4), "{rate}, {outage}: drained after {after}");
+            assert!(gated.peak_after <= 40, "{rate}, {outage}: {} in one second", gated.peak_after);
+        }
+    }
+
+    #[test]
     fn a_few_deliveries_survive_an_outage_of_nearly_the_whole_window() {
         for seed in 0..40 {
             let story = Story { seed, ..story(Millis::from_hours(71)) };

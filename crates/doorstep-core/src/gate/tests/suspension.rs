@@ -41,7 +41,7 @@ fn resuming_is_one_action_and_drains_with_the_ramp() {
 #[test]
 fn a_pause_holds_until_a_person_resumes() {
     let mut bench = Bench::new();
-    bench.gate.pause();
+    bench.gate.pause(bench.now);
     bench.pass(Millis::from_hours(1_000));
     assert_eq!(bench.held(), Hold::for_event(Why::Pause));
     assert_eq!(bench.gate.status(bench.now), GateStatus::Paused);

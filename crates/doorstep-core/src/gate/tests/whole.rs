@@ -52,6 +52,8 @@ enum Act {
     Clear,
     Forget,
     Pin(Option<u64>),
+    Arrive(u64),
+    See(usize, i64, i64),
 }
 
 fn any_act() -> impl Strategy<Value = Act> {
@@ -68,6 +70,8 @@ fn any_act() -> impl Strategy<Value = Act> {
         1 => Just(Act::Clear),
         1 => Just(Act::Forget),
         1 => proptest::option::of(1..100u64).prop_map(Act::Pin),
+        2 => (0..1_000u64).prop_map(Act::Arrive),
+        2 => (1..100usize, any::<i64>(), -100_000..2_000_000i64).prop_map(|(n, due, left)| Act::See(n, due / 10_000, left)),
     ]
 }
 
@@ -115,12 +119,17 @@ proptest! {
                 }
                 Act::Settle(..) | Act::Release(_) => {}
                 Act::Pass(span) => bench.now = Timestamp((bench.now.0 + span).clamp(-CLOCK_MAX, CLOCK_MAX)),
-                Act::Pause => bench.gate.pause(),
+                Act::Pause => bench.gate.pause(bench.now),
                 Act::Resume => bench.gate.resume(&bench.limits, bench.now),
                 Act::Probe => bench.gate.force_probe(bench.now),
                 Act::Clear => bench.gate.clear_throttle(&bench.limits, bench.now),
                 Act::Forget => bench.gate.forget_learned(),
                 Act::Pin(pinned) => bench.limits.pinned = pinned.map(Rate::per_second),
+                Act::Arrive(n) => bench.gate.arrived(n, bench.now),
+                Act::See(n, due, left) => {
+                    let (due_at, give_up_at) = (Timestamp(due), Timestamp(bench.now.0 + left));
+                    bench.gate.sees(Queue { n, due_at, give_up_at }, &bench.limits, bench.now);
+                }
             }
             prop_assert!(bench.gate.in_flight() <= concurrency);
             prop_assert_eq!(usize::try_from(bench.gate.in_flight()).unwrap(), permits.len());
@@ -202,7 +211,7 @@ fn a_pause_during_the_ramp_is_not_held_against_the_receiver() {
         bench.wait_out();
         bench.send(OK);
         for _ in 0..pauses {
-            bench.gate.pause();
+            bench.gate.pause(bench.now);
             bench.gate.resume(&bench.limits, bench.now);
         }
         for _ in 0..200 {

@@ -178,7 +178,7 @@ fn visits_among(blocked: u128) -> u64 {
     let shared = plan(0, 0);
     let mut paused = GateState::default();
     let mut gate = Gate::restore(paused);
-    gate.pause();
+    gate.pause(Timestamp(0));
     paused = gate.state().clone();
     for destination in 11..11 + blocked {
         let plan = DestinationPlan {

@@ -22,6 +22,7 @@ use utoipa::ToSchema;
 use super::certificate::CertificateView;
 use super::consent::ConsentView;
 use super::pace::{LearnedPaceView, PinnedPace};
+use super::recovering::RecoveringView;
 use super::settings::{OrderingName, RateLimit, Signing, algorithm};
 use crate::app::App;
 use crate::problem::Problem;
@@ -86,6 +87,9 @@ pub(crate) struct DestinationView {
     /// Throttles in a row.
     throttle_count: u32,
     breaker: BreakerState,
+    /// The ramp after an outage, a pause or a suspension, while `status` is `recovering`.
+    #[schema(required)]
+    recovering: Option<RecoveringView>,
     /// When an open breaker lets a probe through.
     #[schema(required)]
     next_probe_at: Option<When>,
@@ -261,6 +265,9 @@ impl DestinationView {
                 Some(probe_at) if now < probe_at => BreakerState::Open,
                 Some(_) => BreakerState::HalfOpen,
             },
+            recovering: gate
+                .filter(|_| status == GateStatus::Recovering)
+                .and_then(|gate| RecoveringView::of(gate, now)),
             next_probe_at: probe_at.map(When),
             suspension_reason,
             learned_pace: state.and_then(|state| state.pace.learned()).map(|rate| rate.as_per_second()),

@@ -56,7 +56,7 @@ pub(super) fn run(story: &Story) -> Curve {
             let delivery = new_delivery(story, next_new, now);
             next_new += 1;
             sender.store.put(delivery.clone());
-            sender.tell(Input::Available { deliveries: vec![delivery] }, now);
+            sender.tell(Input::Accepted { deliveries: vec![delivery], behind: Vec::new() }, now);
         } else if overdue_at.is_some_and(|at| at <= now) {
             let deliveries = sender.store.take_overdue(now);
             sender.tell(Input::Overdue { deliveries }, now);

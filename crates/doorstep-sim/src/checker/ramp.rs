@@ -1,0 +1,111 @@
+//! What a receiver meets when it comes back from a standstill (G8): a climb, a peak, and a backlog that shrinks.
+
+use std::collections::VecDeque;
+
+use doorstep_core::delivery::{Delivery, Ordering};
+use doorstep_core::gate::Rate;
+use doorstep_core::time::{Millis, Timestamp};
+
+use super::{Checker, Verdict, Watched, ensure};
+
+/// When a destination came back from a standstill, and what has happened since.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Back {
+    pub(super) at: Timestamp,
+    /// How long the standstill was.
+    pub(super) after: Millis,
+    pub(super) n_accepted: u32,
+    /// When a request last was one that had been waiting for more than a second.
+    pub(super) waited_at: Timestamp,
+    /// Every answer since was a quick yes.
+    pub(super) well: bool,
+}
+
+/// Nothing waited for this long: the ramp may be over.
+const CALM: Millis = Millis::from_secs(30);
+/// So long after it came back, or twice the standstill, the ramp holds for as long as deliveries wait.
+const RAMP_HOLDS: Millis = Millis::from_mins(10);
+/// After a longer standstill than this the climb is as slow as it gets.
+const LONG: Millis = Millis::from_secs(100);
+
+/// The fullest stretch of time that was seen.
+#[derive(Debug, Default)]
+pub(super) struct Busiest {
+    recent: VecDeque<Timestamp>,
+    most: usize,
+}
+
+/// Whoever averages over at least half of this, however the time is divided, gets no more than `most` in half of this.
+const STRETCH: Millis = Millis::from_secs(20);
+
+impl Busiest {
+    pub(super) fn add(&mut self, now: Timestamp) {
+        while self.recent.front().is_some_and(|first| *first + STRETCH <= now) {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(now);
+        self.most = self.most.max(self.recent.len());
+    }
+
+    fn per_second(&self) -> f64 {
+        self.most as f64 * 2_000.0 / STRETCH.0 as f64
+    }
+}
+
+impl Watched {
+    /// Twice what usually flows or arrives, or twenty a second.
+    fn peak(&self) -> f64 {
+        (2.0 * self.flowed.per_second().max(self.arrived.per_second())).max(20.0)
+    }
+}
+
+impl Checker {
+    /// `waited`: how long this delivery, which starts now, could have been sent before.
+    pub(super) fn within_ramp(&mut self, delivery: &Delivery, waited: Millis, now: Timestamp) -> Verdict {
+        let id = delivery.destination_id;
+        let Some(watched) = self.destinations.get_mut(&id) else { return Ok(()) };
+        let Some(back) = &mut watched.facts.back else { return Ok(()) };
+        if now.since(back.waited_at) >= CALM || now.since(back.at) >= RAMP_HOLDS.max(back.after.times(2)) {
+            watched.facts.back = None;
+            return Ok(());
+        }
+        if waited > Millis::from_secs(1) {
+            back.waited_at = now;
+        }
+        let back = *back;
+        let (peak, limit) = (watched.peak(), watched.plan.limits.rate.as_per_second());
+        let started = watched.starts.iter().filter(|start| **start >= back.at).count() as f64;
+        ensure(started <= peak + 1.0, || format!("{started} requests to {id} in one second, over its peak of {peak}"))?;
+        let each = if back.after >= LONG { 0.139 } else { 0.694 };
+        let rate = 1.0 + each * f64::from(back.n_accepted);
+        if rate < limit && started > rate + 2.0 && !self.is_urgent(delivery, back, rate, now) {
+            let n = back.n_accepted;
+            return Err(format!("{started} requests to {id} in one second, {n} accepted since it came back"));
+        }
+        self.drains(delivery, back, now)
+    }
+
+    /// Whether a destination has something that gives up before all could be tried at this rate.
+    fn is_urgent(&self, delivery: &Delivery, back: Back, rate: f64, now: Timestamp) -> bool {
+        let id = delivery.destination_id;
+        let here = self.deliveries.values().filter(|account| account.destination_id == Some(id));
+        let n = here.clone().count() as f64;
+        let mut ends = here.map(|account| account.give_up_at).filter(|give_up_at| *give_up_at >= back.at);
+        ends.any(|give_up_at| 2.0 * n * 1_000.0 / give_up_at.since(now).0.max(1) as f64 >= rate)
+    }
+
+    /// What gathered is gone within about the length of the standstill, if nothing but our own pace is in the way.
+    fn drains(&self, delivery: &Delivery, back: Back, now: Timestamp) -> Verdict {
+        let Watched { plan, facts, .. } = &self.destinations[&delivery.destination_id];
+        let free = self.calm && back.well && !facts.was_throttled && facts.falls == 0;
+        if !free || plan.ordering != Ordering::Unordered || plan.limits.rate < Rate::per_second(50) {
+            return Ok(());
+        }
+        let until = back.at + Millis::from_mins(2) + Millis(back.after.0 / 10 * 13);
+        let gathered = self.deliveries[&delivery.id].due_at < back.at;
+        ensure(!gathered || now <= until, || {
+            let (id, after) = (delivery.id, back.after);
+            format!("{id} waited through {after} and is sent {} after its destination came back", now.since(back.at))
+        })
+    }
+}
