@@ -131,12 +131,20 @@ async fn the_ramp_follows_what_has_arrived_while_nothing_could_be_sent() {
         engine.accept(Event { ordering_key, ..event(n, "a.b") }).await.unwrap();
     }
     engine.hand(id, Hand::Resume).await;
-    let view = engine.run.gates(vec![id]).await.unwrap().pop().flatten().unwrap();
-    assert_eq!(view.status, GateStatus::Recovering);
+    let recovering = async {
+        loop {
+            // One more, so that the next ones of the key have waited for a while.
+            receiver.next().await;
+            let view = engine.run.gates(vec![id]).await.unwrap().pop().flatten().unwrap();
+            if view.status == GateStatus::Recovering {
+                return view;
+            }
+        }
+    };
+    let view = recovering.await;
     let target = view.state.pace.recovering(engine.clock.now()).unwrap().target.as_per_second();
     // 300 in ten seconds, if the machine is that fast; fewer would be the least that a ramp climbs to.
     assert!((18.1..=57.1).contains(&target), "{target}");
-    receiver.next().await;
     engine.stop().await;
 }
 

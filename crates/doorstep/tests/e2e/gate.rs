@@ -148,11 +148,16 @@ fn ten_failures_in_a_row_open_the_breaker_and_a_probe_closes_it() {
     drop(down);
     let up = Listener::start_at(port, &[]);
     client.tell(&destination, "probe");
+    let recovering = &client.destination_in(&destination, "recovering")["recovering"];
+    let (pace, target) = (recovering["pace"].as_f64().unwrap(), recovering["target"].as_f64().unwrap());
+    assert!(1.0 <= pace && pace <= target && (18.0..=20.0).contains(&target), "{recovering}");
+    assert!(recovering["since"].is_string(), "{recovering}");
     for event in &events {
         up.wait_for(event, 200);
     }
     let active = client.destination_in(&destination, "active");
     assert_eq!((&active["breaker"], &active["next_probe_at"]), (&json!("closed"), &Value::Null));
+    assert_eq!(active["recovering"], Value::Null);
     assert_eq!(up.records.len(), 10, "each once");
 }
 

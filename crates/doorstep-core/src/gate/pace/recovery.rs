@@ -38,7 +38,7 @@ struct Ramp {
     /// Sending has not gone on yet: the standstill is still to be counted.
     #[serde(default)]
     pending: bool,
-    /// When a delivery last had to wait for its turn.
+    /// When a delivery last had to wait for its turn, if one has.
     #[serde(default)]
     waited_at: Timestamp,
     /// How long it takes to double the pace, about.
@@ -101,6 +101,8 @@ const HASTE: u64 = 2;
 /// The ramp is over when for this long no delivery was sent later than this after it could have gone.
 const CALM: Millis = Millis::from_secs(30);
 const LATE: Millis = Millis::from_secs(1);
+/// For this long after one was late, deliveries are taken to wait: on the ramp there is a request at least each second.
+const WAITS: Millis = Millis::from_secs(5);
 
 /// The target stays for twice the length of the standstill, which is enough to drain what gathered, and at least for this long. If
 /// deliveries still wait then, it doubles each minute.
@@ -118,9 +120,10 @@ impl Recovery {
         self.ramp.as_ref().map(|ramp| ramp.rate)
     }
 
-    /// Whether the ramp holds: it has begun, and deliveries have had to wait lately.
+    /// Whether the ramp holds something back: it has begun, and deliveries wait.
     pub(super) fn recovering(&self, now: Timestamp) -> Option<Recovering> {
-        let ramp = self.ramp.as_ref().filter(|ramp| self.standstill.is_none() && !ramp.is_calm(now))?;
+        let holds_back = |ramp: &&Box<Ramp>| self.standstill.is_none() && now.since(ramp.waited_at) < WAITS;
+        let ramp = self.ramp.as_ref().filter(holds_back)?;
         Some(Recovering { pace: ramp.rate, target: ramp.target, since: ramp.began_at })
     }
 
@@ -222,7 +225,7 @@ impl Recovery {
             holds: TARGET_HOLDS,
             began_at: Some(at),
             pending: true,
-            waited_at: at,
+            waited_at: Timestamp::default(),
             doubles_in: DOUBLES_IN_MAX,
             gathered: 0,
             falls,
@@ -258,7 +261,7 @@ impl Recovery {
 
 impl Ramp {
     fn is_calm(&self, now: Timestamp) -> bool {
-        now.since(self.waited_at) >= CALM
+        now.since(self.began_at.unwrap_or_default().max(self.waited_at)) >= CALM
     }
 
     /// Whether the ramp is over. If not, its target may have risen.
