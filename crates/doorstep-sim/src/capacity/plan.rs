@@ -36,6 +36,8 @@ const REHEARSAL: Millis = Millis::from_mins(5);
 const LONG_REHEARSAL: Millis = Millis::from_hours(1);
 /// A rehearsal that comes within so many per cent of ways that do not vary is good enough.
 const GOOD_PERCENT: u64 = 99;
+/// No limit that changes becomes more than so many times as fast.
+const STEEPEST: u64 = 8;
 /// So many are rehearsed again for longer.
 const FINALISTS: usize = 3;
 /// Enough to send without a pause.
@@ -64,7 +66,10 @@ impl Plan {
     /// For a limit that counts over time and admits a request each `interval`.
     fn with_margin(self, target: &Arc<Target>, interval: u64) -> Self {
         let (least, most) = target.ways.there;
-        if least == most {
+        // With the full margin a request is late by half of what ways differ, once for each time that the limit is used up.
+        let late = (most.0 - least.0) * 1_000 / 2;
+        let fastest = if matches!(target.course, Course::Constant) { 1 } else { STEEPEST };
+        if late * fastest * 100 <= target.memory().0.saturating_mul(1_000).max(interval) * (100 - GOOD_PERCENT) {
             return self;
         }
         // Chance costs the same whatever the plan, and hides the difference.
@@ -109,7 +114,8 @@ impl Plan {
         plans.sort_by_key(|(had, _)| Reverse(*had));
         if matches!(target.limit, Limit::AtOnce(_)) {
             // It may have been luck that nothing was refused: the first few are rehearsed again, and the best that cannot be refused.
-            let safe = plans.iter().find(|(_, plan)| plan.in_flight_max as u64 <= known).copied();
+            let safe = plans.iter().position(|(_, plan)| plan.in_flight_max as u64 <= known);
+            let safe = safe.filter(|place| *place >= FINALISTS).map(|place| plans[place]);
             plans.truncate(FINALISTS);
             plans.extend(safe);
             for (had, plan) in &mut plans {
