@@ -117,13 +117,13 @@ const SLICE_SHARE: u64 = 8;
 
 impl Recovery {
     pub(super) fn rate(&self) -> Option<Rate> {
-        self.ramp.as_ref().map(|ramp| ramp.rate)
+        self.ramp.as_deref().map(|ramp| ramp.rate)
     }
 
     /// Whether the ramp holds something back: it has begun, and deliveries wait.
     pub(super) fn recovering(&self, now: Timestamp) -> Option<Recovering> {
-        let holds_back = |ramp: &&Box<Ramp>| self.standstill.is_none() && now.since(ramp.waited_at) < WAITS;
-        let ramp = self.ramp.as_ref().filter(holds_back)?;
+        let holds_back = |ramp: &&Ramp| self.standstill.is_none() && now.since(ramp.waited_at) < WAITS;
+        let ramp = self.ramp.as_deref().filter(holds_back)?;
         Some(Recovering { pace: ramp.rate, target: ramp.target, since: ramp.began_at })
     }
 
