@@ -13,7 +13,7 @@ use crate::failure::Failure;
 const CELL_CHARS_MAX: usize = 100;
 
 /// Objects whose fields have lines of their own, such as `learned.since`.
-const SPREAD: &[&str] = &["learned"];
+const SPREAD: &[&str] = &["learned", "recovering"];
 
 /// How things of one kind are shown.
 pub(super) struct Kind {

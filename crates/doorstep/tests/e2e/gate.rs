@@ -149,7 +149,8 @@ fn ten_failures_in_a_row_open_the_breaker_and_a_probe_closes_it() {
     let up = Listener::start_at(port, &[]);
     client.tell(&destination, "probe");
     let recovering = &client.destination_in(&destination, "recovering")["recovering"];
-    let (pace, target) = (recovering["pace"].as_f64().unwrap(), recovering["target"].as_f64().unwrap());
+    let per_second = |field: &str| recovering[field].as_f64().unwrap();
+    let (pace, target) = (per_second("per_second"), per_second("target_per_second"));
     assert!(1.0 <= pace && pace <= target && (18.0..=20.0).contains(&target), "{recovering}");
     assert!(recovering["since"].is_string(), "{recovering}");
     for event in &events {

@@ -11,9 +11,9 @@ use crate::when::When;
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RecoveringView {
     /// Requests per second now.
-    pace: f64,
+    per_second: f64,
     /// What the pace climbs to, in requests per second.
-    target: f64,
+    target_per_second: f64,
     /// When sending went on.
     #[schema(required)]
     since: Option<When>,
@@ -23,8 +23,8 @@ impl RecoveringView {
     pub(super) fn of(gate: &GateView, now: Timestamp) -> Option<Self> {
         let recovering = gate.state.pace.recovering(now)?;
         Some(Self {
-            pace: recovering.pace.as_per_second(),
-            target: recovering.target.as_per_second(),
+            per_second: recovering.pace.as_per_second(),
+            target_per_second: recovering.target.as_per_second(),
             since: recovering.since.map(When),
         })
     }
