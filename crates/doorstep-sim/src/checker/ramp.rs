@@ -6,7 +6,7 @@ use doorstep_core::delivery::{Delivery, Ordering};
 use doorstep_core::gate::Rate;
 use doorstep_core::time::{Millis, Timestamp};
 
-use super::{Checker, Verdict, Watched, ensure};
+use super::{Account, Checker, Verdict, Watched, ensure};
 
 /// When a destination came back from a standstill, and what has happened since.
 #[derive(Clone, Copy, Debug)]
@@ -94,18 +94,22 @@ impl Checker {
         ends.any(|give_up_at| 2.0 * n * 1_000.0 / give_up_at.since(now).0.max(1) as f64 >= rate)
     }
 
-    /// What gathered is gone within about the length of the standstill, if nothing but our own pace is in the way.
+    /// What gathered is gone after half a minute and a tenth of a second for each, if nothing but our own pace is in the way.
     fn drains(&self, delivery: &Delivery, back: Back, now: Timestamp) -> Verdict {
         let Watched { plan, facts, .. } = &self.destinations[&delivery.destination_id];
         let free = self.calm && back.well && !facts.was_throttled && facts.falls == 0;
         if !free || plan.ordering != Ordering::Unordered || plan.limits.rate < Rate::per_second(50) {
             return Ok(());
         }
-        let until = back.at + Millis::from_mins(2) + Millis(back.after.0 / 10 * 13);
-        let gathered = self.deliveries[&delivery.id].due_at < back.at;
-        ensure(!gathered || now <= until, || {
-            let (id, after) = (delivery.id, back.after);
-            format!("{id} waited through {after} and is sent {} after its destination came back", now.since(back.at))
+        if now.since(back.at) <= Millis::from_secs(30) || self.deliveries[&delivery.id].due_at >= back.at {
+            return Ok(());
+        }
+        let here = |account: &&Account| account.destination_id == Some(delivery.destination_id);
+        let n = self.deliveries.values().filter(here).count() as u64;
+        let until = back.at + Millis::from_secs(30) + Millis(n * 100);
+        ensure(now <= until, || {
+            let (id, late) = (delivery.id, now.since(back.at));
+            format!("{id} is sent {late} after its destination came back, where {n} waited at most")
         })
     }
 }
