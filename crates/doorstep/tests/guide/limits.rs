@@ -363,7 +363,7 @@ fn what_is_private_is_bounded_as_the_page_says() {
         ),
         ("api/events/new.rs", "TTL_MIN: u64 = 1_000;", "time to live", "1 s"),
         ("api/events/new.rs", "TTL_MAX: u64 = 90 * 24 * 3_600_000;", "time to live", "90 days"),
-        ("api/destinations/settings.rs", "PER_SECOND_MIN: f64 = 0.001;", "rate", "0.001"),
+        ("api/destinations/pace.rs", "PER_SECOND_MIN: f64 = 0.001;", "rate", "0.001"),
         ("api/destinations.rs", "OVERLAP_DEFAULT: Millis = Millis::from_hours(24);", "overlap of a rotation", "24 h"),
         ("api/destinations.rs", "OVERLAP_MAX: Millis = Millis::from_hours(24 * 7);", "overlap of a rotation", "7 days"),
         (
