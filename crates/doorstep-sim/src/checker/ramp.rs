@@ -98,7 +98,9 @@ impl Checker {
     fn drains(&self, delivery: &Delivery, back: Back, now: Timestamp) -> Verdict {
         let Watched { plan, facts, .. } = &self.destinations[&delivery.destination_id];
         let free = self.calm && back.well && !facts.was_throttled && facts.falls == 0;
-        if !free || plan.ordering != Ordering::Unordered || plan.limits.rate < Rate::per_second(50) {
+        let limits = &plan.limits;
+        let rate = limits.pinned.map_or(limits.rate, |pinned| limits.rate.min(pinned));
+        if !free || plan.ordering != Ordering::Unordered || rate < Rate::per_second(50) {
             return Ok(());
         }
         if now.since(back.at) <= Millis::from_secs(30) || self.deliveries[&delivery.id].due_at >= back.at {
