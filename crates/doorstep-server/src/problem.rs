@@ -79,6 +79,12 @@ impl FieldFault {
     pub(crate) fn new(pointer: impl Into<String>, detail: impl ToString) -> Self {
         Self { pointer: cut(pointer.into(), POINTER_CHARS_MAX), detail: cut(detail.to_string(), DETAIL_CHARS_MAX) }
     }
+
+    /// In one line. An empty pointer is the whole body.
+    fn told(&self) -> String {
+        let place = if self.pointer.is_empty() { "the body" } else { &self.pointer };
+        format!("{place}: {}", self.detail)
+    }
 }
 
 /// Its beginning, if it is longer than that.
@@ -108,7 +114,7 @@ impl Problem {
     pub(crate) fn invalid(mut errors: Vec<FieldFault>) -> Self {
         errors.truncate(ERRORS_MAX);
         let detail = match errors.as_slice() {
-            [one] => format!("{}: {}", one.pointer, one.detail),
+            [one] => one.told(),
             several => format!("{} things are wrong; see `errors`", several.len()),
         };
         Self { errors, ..Self::new(Code::InvalidRequest, detail) }
@@ -290,7 +296,7 @@ impl Problem {
             }
         }
         if let [one] = self.errors.as_slice() {
-            self.detail = format!("{}: {}", one.pointer, one.detail);
+            self.detail = one.told();
         }
         self
     }
@@ -395,6 +401,13 @@ mod tests {
         let mut room = 25;
         let told: Vec<usize> = (0..4).map(|_| many.clone().within_room(&mut room).errors.len()).collect();
         assert_eq!((told, room), (vec![20, 5, 1, 1], 0));
+    }
+
+    #[test]
+    fn a_fault_of_the_whole_body_says_so() {
+        let problem = Problem::invalid(vec![FieldFault::new("", "expected an object")]);
+        assert_eq!(problem.detail, "the body: expected an object");
+        assert_eq!(problem.within("/events/3").detail, "/events/3: expected an object");
     }
 
     #[test]
