@@ -60,6 +60,9 @@ pub struct Permit {
     throttle_episode: u32,
     breaker_generation: u32,
     narrowings: u32,
+    at: Timestamp,
+    /// Requests in flight, with this one.
+    n_in_flight: u32,
     probe: bool,
     pressed: bool,
     paced: Paced,
@@ -195,6 +198,7 @@ impl Gate {
         // The pace goes on when the throttle ends: until then it rightly waits for longer than it asks itself.
         let goes_on_at = self.state.throttle.until().map_or(now, |until| until.max(now));
         self.state.pace.notice_clock(limits, now, goes_on_at);
+        self.state.concurrency.notice_clock(now);
         if let Some(hold) = self.hold(limits, now) {
             return Admission::Wait(hold);
         }
@@ -205,6 +209,8 @@ impl Gate {
             throttle_episode: self.state.throttle.episode(),
             breaker_generation: self.state.breaker.generation(),
             narrowings: self.state.concurrency.narrowings(),
+            at: now,
+            n_in_flight: self.in_flight,
             probe,
             pressed: self.state.pace.is_pressed(limits, now),
             paced: self.state.pace.spend(limits, now),
@@ -238,6 +244,7 @@ impl Gate {
                 self.state.suspension.answered();
                 changes.extend(self.state.throttle.succeeded(&permit, now));
                 self.state.concurrency.widen(limits);
+                self.state.concurrency.accepted(&permit, limits, now);
                 let late = permit.throttle_episode != self.state.throttle.episode();
                 self.state.pace.succeeded(&permit, late, limits, now);
                 changes.extend(self.flows(&permit, limits, now));
@@ -355,6 +362,7 @@ impl Gate {
 
     fn fails(&mut self, permit: &Permit, limits: &GateLimits, now: Timestamp, jitter: Jitter) -> Option<GateChange> {
         let change = self.state.breaker.failed(permit, limits, now, jitter)?;
+        self.state.concurrency.tripped(permit, limits, now);
         self.state.pace.tripped(now);
         Some(change)
     }

@@ -1,8 +1,13 @@
-//! How many requests at once: adaptive below the configured cap (G9), and a ramp after recovery (G8, G11).
+//! How many requests at once: adaptive below the configured cap (G9), opened slowly for a destination that is not known yet, and a
+//! ramp after recovery (G8, G11).
+
+mod climb;
 
 use serde::{Deserialize, Serialize};
 
 use super::{GateLimits, Hold, Permit, Why};
+use crate::time::Timestamp;
+use climb::Climb;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Concurrency {
@@ -14,11 +19,52 @@ pub struct Concurrency {
     ramping: bool,
     /// Counts the narrowings: one overload narrows once, however many requests it catches.
     narrowings: u32,
+    /// Slots opened beyond [`OPEN_AT_FIRST`]: each success opens one more, up to the cap.
+    #[serde(default)]
+    opened: u32,
+    /// On the heap, and only once something was answered: most destinations are idle.
+    #[serde(default)]
+    climb: Option<Box<Climb>>,
 }
+
+/// A destination that is not known yet meets this many requests at once, the default cap, whatever its own cap is.
+const OPEN_AT_FIRST: u32 = 10;
 
 impl Concurrency {
     pub fn limit(&self, limits: &GateLimits) -> u32 {
-        self.narrowed_to.unwrap_or(u32::MAX).min(limits.concurrency).max(1)
+        let climbed_to = self.climb.as_ref().and_then(|climb| climb.limit());
+        let open = limits.concurrency.min(OPEN_AT_FIRST.saturating_add(self.opened));
+        [self.narrowed_to, climbed_to].into_iter().flatten().fold(open, u32::min).max(1)
+    }
+
+    /// A clock that was set back must not keep it from learning.
+    pub(super) fn notice_clock(&mut self, now: Timestamp) {
+        if let Some(climb) = &mut self.climb {
+            climb.notice_clock(now);
+        }
+    }
+
+    /// The receiver accepted: one more slot is opened, and how long it took is taken in.
+    pub(super) fn accepted(&mut self, permit: &Permit, limits: &GateLimits, now: Timestamp) {
+        if OPEN_AT_FIRST.saturating_add(self.opened) < limits.concurrency {
+            self.opened += 1;
+        }
+        if now < permit.at {
+            // The clock was set back: how long it took is not known.
+            return;
+        }
+        let limit = self.limit(limits);
+        let is_bound = permit.n_in_flight >= limit;
+        let climb = self.climb.get_or_insert_default();
+        climb.answered(now.since(permit.at), is_bound, limit, limits.concurrency, now);
+    }
+
+    /// The breaker tripped.
+    pub(super) fn tripped(&mut self, permit: &Permit, limits: &GateLimits, now: Timestamp) {
+        let limit = self.limit(limits);
+        if let Some(climb) = &mut self.climb {
+            climb.tripped(now.since(permit.at), permit.n_in_flight, limit);
+        }
     }
 
     pub(super) fn narrowings(&self) -> u32 {

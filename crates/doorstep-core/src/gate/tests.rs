@@ -3,6 +3,7 @@
 mod throttle;
 mod breaker;
 mod concurrency;
+mod climb;
 mod pace;
 mod steering;
 mod ramp;

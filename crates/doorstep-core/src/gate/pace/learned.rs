@@ -16,7 +16,8 @@ use crate::time::{Millis, Timestamp};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Learned {
     rate: Option<Rate>,
-    ceiling: Option<Ceiling>,
+    /// On the heap: most destinations never refuse.
+    ceiling: Option<Box<Ceiling>>,
     /// The end of the last throttle, or the first success, and the successes since.
     cycle_began_at: Option<Timestamp>,
     cycle_admitted: u64,
@@ -90,11 +91,11 @@ impl Learned {
 
     /// What the receiver seems to admit.
     pub(super) fn estimate(&self) -> Option<Rate> {
-        self.ceiling.map(|ceiling| ceiling.rate)
+        self.ceiling.as_ref().map(|ceiling| ceiling.rate)
     }
 
     pub(super) fn next_probe_at(&self) -> Option<Timestamp> {
-        self.ceiling.map(|ceiling| ceiling.doubted_at)
+        self.ceiling.as_ref().map(|ceiling| ceiling.doubted_at)
     }
 
     pub(super) fn reason(&self) -> LearnedReason {
@@ -174,8 +175,8 @@ impl Learned {
     }
 
     fn below_new_ceiling(&mut self, stretch: Stretch, until: Timestamp) -> Rate {
-        if let Some(restored) = self.ceiling.and_then(|ceiling| ceiling.restored(until)) {
-            self.ceiling = Some(restored);
+        if let Some(restored) = self.ceiling.as_ref().and_then(|ceiling| ceiling.restored(until)) {
+            self.ceiling = Some(Box::new(restored));
             return restored.rate.percent(BELOW_CEILING_PERCENT).min(stretch.refused_at);
         }
         self.proven = self.proven.filter(|proven| *proven <= stretch.refused_at);
@@ -195,7 +196,8 @@ impl Learned {
             None => stretch.refused_at,
         };
         let trust = if per_window.is_some() { TRUST_GUESSED } else { TRUST_MIN };
-        self.ceiling = Some(Ceiling::after(self.ceiling, ceiling, trust, until));
+        let before = self.ceiling.take().map(|ceiling| *ceiling);
+        self.ceiling = Some(Box::new(Ceiling::after(before, ceiling, trust, until)));
         let share = match per_window {
             Some(_) => BELOW_CEILING_PERCENT,
             None if early => DECREASE_EARLY_PERCENT,
