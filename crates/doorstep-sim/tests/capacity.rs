@@ -9,7 +9,7 @@ use doorstep_sim::arena::{Receiver, Reply};
 use doorstep_sim::capacity::oracle::{self, Plan};
 use doorstep_sim::capacity::site::{Second, Shared, Site};
 use doorstep_sim::capacity::target::{Course, Family, Limit, START, Says, Target};
-use doorstep_sim::capacity::{Verdict, Who, judge, judge_all, report};
+use doorstep_sim::capacity::{SETTLED, Verdict, Who, judge, judge_all, report};
 use doorstep_sim::limiter::Kind;
 
 /// A request each millisecond for so long, and what came back.
@@ -205,6 +205,24 @@ fn nobody_who_obeys_has_more_than_the_oracle() {
         assert!(verdict.above_oracle.is_empty(), "{}: {:?}", verdict.target.name, verdict.above_oracle);
         assert!(verdict.oracle > 0, "{}", verdict.target.name);
     }
+}
+
+/// The targets for the worst and the median receiver (G6), on receivers that only get slower under load.
+#[test]
+fn a_receiver_that_gets_slower_under_load_is_used_well() {
+    let named = Target::named().into_iter().filter(|target| target.family == Family::Overload);
+    let drawn = (300..306).map(|seed| Target::of_family(Family::Overload, seed, &mut SeededDice::new(seed)));
+    let verdicts = judge_all(named.chain(drawn).collect(), 15, |_| {});
+    let used = |verdict: &Verdict| {
+        let ours = verdict.figures.iter().find(|figures| figures.who == Who::Doorstep);
+        ours.and_then(|figures| figures.used[SETTLED]).unwrap_or_else(|| panic!("{}", verdict.target.name))
+    };
+    for verdict in &verdicts {
+        assert!(used(verdict) >= 0.70, "{:.2}: {}", used(verdict), verdict.target.name);
+    }
+    let mut all: Vec<_> = verdicts.iter().map(used).collect();
+    all.sort_by(f64::total_cmp);
+    assert!(all[all.len() / 2] >= 0.95, "{all:?}");
 }
 
 #[test]
