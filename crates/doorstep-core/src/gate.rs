@@ -60,6 +60,7 @@ pub struct Permit {
     throttle_episode: u32,
     breaker_generation: u32,
     narrowings: u32,
+    /// When it left.
     at: Timestamp,
     /// Requests in flight, with this one.
     n_in_flight: u32,

@@ -49,9 +49,9 @@ const SLOW_PERCENT: u64 = 350;
 const SLOW_MIN: Millis = Millis(5);
 /// … and so many times what was found to be harmless.
 const SLOW_HARMLESS: u64 = 2;
-/// A step got more done if it was more by one part in so many.
+/// A step is better if it gets more done by one part in so many: less is noise.
 const BETTER_SHARE: u64 = 50;
-/// After a step that did not get more done, as many epochs pass before the next.
+/// After a step that was not better, so many epochs pass before the next: trying costs a little each time.
 const REST: u32 = 4;
 /// A request that failed and took so many times as long as the shortest answer shows overload, and not an outage.
 const FAILED_SLOWLY: u64 = 4;
