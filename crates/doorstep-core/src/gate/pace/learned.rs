@@ -8,10 +8,13 @@
 //! A third fact helps with receivers that do not say when to come back, where each refusal costs a long wait: if as many
 //! were admitted in a short stretch as in a long one, they are counted per window, and people choose round windows.
 
+mod chance;
+
 use serde::{Deserialize, Serialize};
 
 use super::{GateLimits, LearnedReason, Rate};
 use crate::time::{Millis, Timestamp};
+use chance::Stretches;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Learned {
@@ -28,6 +31,8 @@ pub(super) struct Learned {
     proven: Option<Rate>,
     /// Refusals in a row that came soon after the pace was resumed.
     early_refusals: u32,
+    #[serde(default)]
+    stretches: Stretches,
 }
 
 /// What was admitted between a throttle's end and the next refusal.
@@ -77,6 +82,9 @@ const TRUST_GUESSED: Millis = Millis::from_mins(15);
 const RAISE_PERCENT_MIN: u64 = 3;
 const RAISE_PERCENT_MAX: u64 = 100;
 const RAISE_EVERY: Millis = Millis::from_mins(1);
+
+/// Where refusals come by chance, the ceiling is this share of the fastest pace that was refused lately, in per cent.
+const CHANCE_RAISE_PERCENT: u64 = 115;
 
 /// Windows that people choose for their limits.
 const ROUND_WINDOWS: [Millis; 5] =
@@ -138,6 +146,7 @@ impl Learned {
     fn admitted_late(&mut self) {
         let Some(stretch) = &mut self.last_stretch else { return };
         stretch.admitted = stretch.admitted.saturating_add(1);
+        self.stretches.admitted_late();
         if let Some(shortest) = self.shortest_stretch.as_mut().filter(|shortest| shortest.lasted == stretch.lasted) {
             shortest.admitted = stretch.admitted;
         }
@@ -175,6 +184,13 @@ impl Learned {
     }
 
     fn below_new_ceiling(&mut self, stretch: Stretch, until: Timestamp) -> Rate {
+        self.stretches.add(stretch.admitted, stretch.refused_at);
+        if let Some(fastest) = self.stretches.fastest_by_chance() {
+            // A slower pace would save no refusal. A faster one is tried, in case it was cut for nothing before.
+            let ceiling = fastest.percent(CHANCE_RAISE_PERCENT);
+            self.ceiling = Some(Box::new(Ceiling::after(None, ceiling, TRUST_MIN, until)));
+            return fastest;
+        }
         if let Some(restored) = self.ceiling.as_ref().and_then(|ceiling| ceiling.restored(until)) {
             self.ceiling = Some(Box::new(restored));
             return restored.rate.percent(BELOW_CEILING_PERCENT).min(stretch.refused_at);
