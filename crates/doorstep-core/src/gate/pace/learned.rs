@@ -43,6 +43,9 @@ struct Stretch {
     /// With the throttle that followed it.
     cycle: Millis,
     refused_at: Rate,
+    /// The throttle that followed it.
+    #[serde(default)]
+    waited: Millis,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,8 +77,10 @@ const EARLY_DECREASE_PERCENT: u64 = 85;
 /// Two thirds of the gap to the ceiling are closed in this time.
 const APPROACH: Millis = Millis::from_secs(60);
 /// A new ceiling is trusted this long; one that proved right twice as long each time, up to the maximum.
-const TRUST_MIN: Millis = Millis::from_mins(30);
-const TRUST_MAX: Millis = Millis::from_hours(4);
+const TRUST_MIN: Millis = Millis::from_mins(2);
+const TRUST_MAX: Millis = Millis::from_mins(30);
+const TRUST_PER_WAIT: u64 = 60;
+const TRUST_GROWTH: u64 = 8;
 /// One that rests on a guess of the window is doubted sooner.
 const TRUST_GUESSED: Millis = Millis::from_mins(15);
 /// A doubted ceiling rises by this much, then twice that each minute until something gives.
@@ -85,6 +90,8 @@ const RAISE_EVERY: Millis = Millis::from_mins(1);
 
 /// Where refusals come by chance, the ceiling is this share of the fastest pace that was refused lately, in per cent.
 const CHANCE_RAISE_PERCENT: u64 = 115;
+/// The pace goes on at this share of it.
+const CHANCE_STEP_PERCENT: u64 = 104;
 
 /// Windows that people choose for their limits.
 const ROUND_WINDOWS: [Millis; 5] =
@@ -163,7 +170,13 @@ impl Learned {
         }
         let began_at = self.cycle_began_at.unwrap_or(now);
         let (admitted, lasted) = (self.cycle_admitted, now.since(began_at));
-        let mut stretch = Stretch { admitted, lasted, cycle: until.since(began_at), refused_at: Rate::FASTEST };
+        let mut stretch = Stretch {
+            admitted,
+            lasted,
+            cycle: until.since(began_at),
+            refused_at: Rate::FASTEST,
+            waited: until.since(now),
+        };
         stretch.refused_at = match self.rate {
             None => Rate::over(admitted, lasted),
             Some(rate) if pressed => rate,
@@ -188,10 +201,10 @@ impl Learned {
         if let Some(fastest) = self.stretches.fastest_by_chance() {
             // A slower pace would save no refusal. A faster one is tried, in case it was cut for nothing before.
             let ceiling = fastest.percent(CHANCE_RAISE_PERCENT);
-            self.ceiling = Some(Box::new(Ceiling::after(None, ceiling, TRUST_MIN, until)));
-            return fastest;
+            self.ceiling = Some(Box::new(Ceiling::after(None, ceiling, stretch.trust(), until)));
+            return fastest.percent(CHANCE_STEP_PERCENT);
         }
-        if let Some(restored) = self.ceiling.as_ref().and_then(|ceiling| ceiling.restored(until)) {
+        if let Some(restored) = self.ceiling.as_ref().and_then(|ceiling| ceiling.restored(stretch.trust(), until)) {
             self.ceiling = Some(Box::new(restored));
             return restored.rate.percent(BELOW_CEILING_PERCENT).min(stretch.refused_at);
         }
@@ -211,7 +224,7 @@ impl Learned {
             }
             None => stretch.refused_at,
         };
-        let trust = if per_window.is_some() { TRUST_GUESSED } else { TRUST_MIN };
+        let trust = if per_window.is_some() { TRUST_GUESSED.min(stretch.trust()) } else { stretch.trust() };
         let before = self.ceiling.take().map(|ceiling| *ceiling);
         self.ceiling = Some(Box::new(Ceiling::after(before, ceiling, trust, until)));
         let share = match per_window {
@@ -228,6 +241,11 @@ impl Learned {
 }
 
 impl Stretch {
+    /// How long a ceiling that it shows is trusted: a wrong doubt costs the wait.
+    fn trust(self) -> Millis {
+        self.waited.times(TRUST_PER_WAIT).clamp(TRUST_MIN, TRUST_MAX)
+    }
+
     /// It admits at least this much over time.
     fn at_least(self) -> Rate {
         Rate::over(self.admitted.max(1), self.cycle)
@@ -255,7 +273,7 @@ fn is_within(a: u64, b: u64, percent: u128) -> bool {
 impl Ceiling {
     fn after(previous: Option<Self>, refused: Rate, trust: Millis, now: Timestamp) -> Self {
         let confirmed = previous.filter(|p| is_within(refused.0, p.trusted.0, 110));
-        let trust = confirmed.map_or(trust, |p| p.trust.times(2).min(TRUST_MAX));
+        let trust = confirmed.map_or(trust, |p| p.trust.times(2).min(trust.times(TRUST_GROWTH)));
         Self {
             rate: refused,
             trusted: refused,
@@ -281,10 +299,10 @@ impl Ceiling {
 
     /// The doubt was wrong: what was trusted before it is right after all, and trusted for longer. Not so if a good deal
     /// more held for a minute and was not refused in the next one either: then the receiver takes more than it did.
-    fn restored(self, now: Timestamp) -> Option<Self> {
+    fn restored(self, trust: Millis, now: Timestamp) -> Option<Self> {
         self.held?;
         let grew = self.held_before.is_some_and(|held| held > self.trusted.percent(110));
-        (!grew).then(|| Self::after(Some(self), self.trusted, TRUST_MIN, now))
+        (!grew).then(|| Self::after(Some(self), self.trusted, trust, now))
     }
 
     /// One success nearer: exponentially closer over time, at most half the gap at once.
