@@ -86,7 +86,8 @@ const TRUST_GUESSED: Millis = Millis::from_mins(15);
 /// A doubted ceiling rises by this much, then twice that each minute until something gives.
 const RAISE_PERCENT_MIN: u64 = 3;
 const RAISE_PERCENT_MAX: u64 = 100;
-const RAISE_EVERY: Millis = Millis::from_mins(1);
+const RAISE_EVERY_MAX: Millis = Millis::from_mins(1);
+const RAISES_PER_TRUST: u64 = 6;
 
 /// Where refusals come by chance, the ceiling is this share of the fastest pace that was refused lately, in per cent.
 const CHANCE_RAISE_PERCENT: u64 = 115;
@@ -292,7 +293,7 @@ impl Ceiling {
             (self.held_before, self.held) = (self.held, Some(pace));
             self.rate = self.rate.percent(100 + self.raise_percent);
             self.raise_percent = (self.raise_percent * 2).min(RAISE_PERCENT_MAX);
-            self.doubted_at = now + RAISE_EVERY;
+            self.doubted_at = now + Millis(self.trust.0 / RAISES_PER_TRUST).min(RAISE_EVERY_MAX);
         }
         due
     }
