@@ -225,6 +225,27 @@ fn a_receiver_that_gets_slower_under_load_is_used_well() {
     assert!(all[all.len() / 2] >= 0.95, "{all:?}");
 }
 
+/// The named receiver that is called this, judged for an hour.
+fn judge_named(name: &str) -> Verdict {
+    let target = Target::named().into_iter().find(|target| target.name.starts_with(name));
+    judge(target.expect("a named receiver"), 60)
+}
+
+#[test]
+fn refusals_by_chance_do_not_slow_the_pace_further_and_further() {
+    let verdict = judge_named("1 % refused at random");
+    let ours = figures(&verdict, Who::Doorstep);
+    assert!(ours.used[SETTLED].is_some_and(|share| share >= 0.5), "{ours:?}");
+    assert!(ours.kept.is_some_and(|kept| kept >= 0.85), "{ours:?}");
+}
+
+#[test]
+fn a_limit_that_dips_for_half_a_minute_is_used_again_soon() {
+    let verdict = judge_named("one dip of 30 s");
+    let ours = figures(&verdict, Who::Doorstep);
+    assert!(ours.used[SETTLED].is_some_and(|share| share >= 0.85), "{ours:?}");
+}
+
 #[test]
 fn the_same_seed_gives_the_same_figures() {
     for seed in [3, 11] {

@@ -28,7 +28,7 @@ const IRREGULAR: u64 = 3;
 /// … or so many times, once they were found to end by chance.
 const STILL_IRREGULAR: u64 = 2;
 /// Of the slower half, no more than so many times as many were admitted as of the faster half.
-const AS_MANY: u64 = 2;
+const AS_MANY: u64 = 4;
 
 impl Stretches {
     pub(super) fn add(&mut self, admitted: u64, refused_at: Rate) {
@@ -64,5 +64,62 @@ impl Stretches {
         let (slower, faster) = by_pace.split_at(COMPARED / 2);
         let admitted = |half: &[Short]| half.iter().map(|short| short.admitted).sum::<u64>();
         admitted(slower) > admitted(faster) * AS_MANY
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many were admitted at each of these paces, per second.
+    fn stretches(seen: [(u64, u64); COMPARED]) -> Stretches {
+        let mut stretches = Stretches::default();
+        for (admitted, per_second) in seen {
+            stretches.add(admitted, Rate::per_second(per_second));
+        }
+        stretches
+    }
+
+    const IRREGULAR: [(u64, u64); COMPARED] =
+        [(40, 100), (3, 90), (25, 80), (9, 70), (1, 60), (30, 50), (14, 40), (22, 30)];
+
+    #[test]
+    fn as_many_at_any_pace_and_irregular_is_chance() {
+        assert_eq!(stretches(IRREGULAR).fastest_by_chance(), Some(Rate::per_second(100)));
+    }
+
+    #[test]
+    fn about_as_many_each_time_is_a_limit() {
+        let window = [(100, 100), (103, 90), (98, 80), (100, 70), (1, 60), (101, 50), (100, 40), (99, 30)];
+        assert_eq!(stretches(window).fastest_by_chance(), None);
+    }
+
+    #[test]
+    fn many_more_at_a_slower_pace_is_a_limit() {
+        let bucket = [(10, 100), (12, 90), (14, 80), (17, 70), (30, 60), (60, 50), (120, 40), (400, 30)];
+        assert_eq!(stretches(bucket).fastest_by_chance(), None);
+    }
+
+    #[test]
+    fn chance_once_found_is_believed_while_stretches_still_differ_by_half() {
+        let mut seen = stretches(IRREGULAR);
+        assert!(seen.fastest_by_chance().is_some());
+        let by_half = [(30, 50), (44, 50), (20, 50), (35, 50), (48, 50), (18, 50), (25, 50), (40, 50)];
+        for (admitted, per_second) in by_half {
+            seen.add(admitted, Rate::per_second(per_second));
+            assert!(seen.fastest_by_chance().is_some(), "{seen:?}");
+        }
+        assert_eq!(seen.fastest_by_chance(), Some(Rate::per_second(50)));
+        assert_eq!(stretches(by_half).fastest_by_chance(), None, "not found to begin with");
+    }
+
+    #[test]
+    fn a_late_admission_counts_for_the_last_stretch() {
+        let mut seen = stretches([(100, 50); COMPARED]);
+        for _ in 0..900 {
+            seen.admitted_late();
+        }
+        assert_eq!(seen.last.last().map(|short| short.admitted), Some(1_000));
+        assert_eq!(seen.last.len(), COMPARED);
     }
 }
