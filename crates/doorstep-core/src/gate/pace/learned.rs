@@ -7,6 +7,8 @@
 //!
 //! A third fact helps with receivers that do not say when to come back, where each refusal costs a long wait: if as many
 //! were admitted in a short stretch as in a long one, they are counted per window, and people choose round windows.
+//!
+//! All of that holds for a limit. Refusals that come by chance teach nothing about the pace: see [`chance`].
 
 mod chance;
 
@@ -76,14 +78,15 @@ const EARLY_IN_ROW: u32 = 4;
 const EARLY_DECREASE_PERCENT: u64 = 85;
 /// Two thirds of the gap to the ceiling are closed in this time.
 const APPROACH: Millis = Millis::from_secs(60);
-/// A new ceiling is trusted this long; one that proved right twice as long each time, up to the maximum.
+/// A new ceiling is trusted for so many times the wait that a refusal cost, within these bounds: a wrong doubt costs that wait again …
+const TRUST_PER_WAIT: u64 = 60;
 const TRUST_MIN: Millis = Millis::from_mins(2);
 const TRUST_MAX: Millis = Millis::from_mins(30);
-const TRUST_PER_WAIT: u64 = 60;
+/// … and one that proved right twice as long each time, up to so many times as long.
 const TRUST_GROWTH: u64 = 8;
 /// One that rests on a guess of the window is doubted sooner.
 const TRUST_GUESSED: Millis = Millis::from_mins(15);
-/// A doubted ceiling rises by this much, then twice that each minute until something gives.
+/// A doubted ceiling rises by this much, then twice that so many times in the time that it is trusted, until something gives.
 const RAISE_PERCENT_MIN: u64 = 3;
 const RAISE_PERCENT_MAX: u64 = 100;
 const RAISE_EVERY_MAX: Millis = Millis::from_mins(1);
