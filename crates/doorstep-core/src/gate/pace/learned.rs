@@ -45,9 +45,6 @@ struct Stretch {
     /// With the throttle that followed it.
     cycle: Millis,
     refused_at: Rate,
-    /// The throttle that followed it.
-    #[serde(default)]
-    waited: Millis,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,7 +83,8 @@ const TRUST_MAX: Millis = Millis::from_mins(30);
 const TRUST_GROWTH: u64 = 8;
 /// One that rests on a guess of the window is doubted sooner.
 const TRUST_GUESSED: Millis = Millis::from_mins(15);
-/// A doubted ceiling rises by this much, then twice that so many times in the time that it is trusted, until something gives.
+/// A doubted ceiling rises by this much, then by twice as much each time, until something gives: so many times in the time for which it
+/// was trusted, and at least once a minute.
 const RAISE_PERCENT_MIN: u64 = 3;
 const RAISE_PERCENT_MAX: u64 = 100;
 const RAISE_EVERY_MAX: Millis = Millis::from_mins(1);
@@ -94,7 +92,7 @@ const RAISES_PER_TRUST: u64 = 6;
 
 /// Where refusals come by chance, the ceiling is this share of the fastest pace that was refused lately, in per cent.
 const CHANCE_RAISE_PERCENT: u64 = 115;
-/// The pace goes on at this share of it.
+/// The pace goes on at this share of that fastest pace.
 const CHANCE_STEP_PERCENT: u64 = 104;
 
 /// Windows that people choose for their limits.
@@ -174,13 +172,7 @@ impl Learned {
         }
         let began_at = self.cycle_began_at.unwrap_or(now);
         let (admitted, lasted) = (self.cycle_admitted, now.since(began_at));
-        let mut stretch = Stretch {
-            admitted,
-            lasted,
-            cycle: until.since(began_at),
-            refused_at: Rate::FASTEST,
-            waited: until.since(now),
-        };
+        let mut stretch = Stretch { admitted, lasted, cycle: until.since(began_at), refused_at: Rate::FASTEST };
         stretch.refused_at = match self.rate {
             None => Rate::over(admitted, lasted),
             Some(rate) if pressed => rate,
@@ -247,7 +239,8 @@ impl Learned {
 impl Stretch {
     /// How long a ceiling that it shows is trusted: a wrong doubt costs the wait.
     fn trust(self) -> Millis {
-        self.waited.times(TRUST_PER_WAIT).clamp(TRUST_MIN, TRUST_MAX)
+        let waited = Millis(self.cycle.0.saturating_sub(self.lasted.0));
+        waited.times(TRUST_PER_WAIT).clamp(TRUST_MIN, TRUST_MAX)
     }
 
     /// It admits at least this much over time.

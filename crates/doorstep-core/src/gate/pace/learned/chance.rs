@@ -32,7 +32,8 @@ const AS_MANY: u64 = 4;
 
 impl Stretches {
     pub(super) fn add(&mut self, admitted: u64, refused_at: Rate) {
-        if self.last.len() == COMPARED {
+        // More than that were stored by another version, or damaged.
+        while self.last.len() >= COMPARED {
             self.last.remove(0);
         }
         self.last.push(Short { admitted, refused_at });
@@ -55,15 +56,15 @@ impl Stretches {
         let mut admitted: Vec<_> = self.last.iter().map(|short| short.admitted).collect();
         admitted.sort_unstable();
         let times = if self.by_chance { STILL_IRREGULAR } else { IRREGULAR };
-        admitted[COMPARED - 2] >= admitted[1].max(1) * times
+        admitted[COMPARED - 2] >= admitted[1].max(1).saturating_mul(times)
     }
 
     fn depends_on_pace(&self) -> bool {
         let mut by_pace = self.last.clone();
         by_pace.sort_by_key(|short| short.refused_at);
         let (slower, faster) = by_pace.split_at(COMPARED / 2);
-        let admitted = |half: &[Short]| half.iter().map(|short| short.admitted).sum::<u64>();
-        admitted(slower) > admitted(faster) * AS_MANY
+        let admitted = |half: &[Short]| half.iter().fold(0u64, |sum, short| sum.saturating_add(short.admitted));
+        admitted(slower) > admitted(faster).saturating_mul(AS_MANY)
     }
 }
 
@@ -101,16 +102,26 @@ mod tests {
     }
 
     #[test]
-    fn chance_once_found_is_believed_while_stretches_still_differ_by_half() {
+    fn chance_once_found_is_believed_while_stretches_still_differ_twofold() {
         let mut seen = stretches(IRREGULAR);
         assert!(seen.fastest_by_chance().is_some());
-        let by_half = [(30, 50), (44, 50), (20, 50), (35, 50), (48, 50), (18, 50), (25, 50), (40, 50)];
-        for (admitted, per_second) in by_half {
+        let twofold = [(30, 50), (44, 50), (20, 50), (35, 50), (48, 50), (18, 50), (25, 50), (40, 50)];
+        for (admitted, per_second) in twofold {
             seen.add(admitted, Rate::per_second(per_second));
             assert!(seen.fastest_by_chance().is_some(), "{seen:?}");
         }
         assert_eq!(seen.fastest_by_chance(), Some(Rate::per_second(50)));
-        assert_eq!(stretches(by_half).fastest_by_chance(), None, "not found to begin with");
+        assert_eq!(stretches(twofold).fastest_by_chance(), None, "not found to begin with");
+    }
+
+    #[test]
+    fn no_more_are_kept_than_are_compared_whatever_was_stored() {
+        let mut seen =
+            Stretches { last: vec![Short { admitted: u64::MAX, refused_at: Rate::FASTEST }; 20], by_chance: false };
+        seen.add(u64::MAX, Rate::FASTEST);
+        assert_eq!(seen.last.len(), COMPARED);
+        // Sums of such numbers do not overflow.
+        assert_ne!(seen.fastest_by_chance(), Some(Rate::SLOWEST));
     }
 
     #[test]
