@@ -76,7 +76,7 @@ impl Facts {
     pub(super) fn comes_back(&mut self, now: Timestamp) {
         let after = self.still_since.take().map_or(Millis::ZERO, |since| now.since(since));
         self.ramp = Some(0);
-        self.back = Some(Back { at: now, after, n_accepted: 0, waited_at: now, well: true });
+        self.back = Some(Back { at: now, after, n_accepted: 0, haste: 0.0, waited_at: now, well: true });
     }
 
     /// Nothing is sent to it from now on but probes.

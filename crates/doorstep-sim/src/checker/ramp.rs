@@ -15,6 +15,8 @@ pub(super) struct Back {
     /// How long the standstill was.
     pub(super) after: Millis,
     pub(super) n_accepted: u32,
+    /// What was added to the pace, per second, for deliveries that were to give up soon.
+    pub(super) haste: f64,
     /// When a request last was one that had been waiting for more than a second.
     pub(super) waited_at: Timestamp,
     /// Every answer since was a quick yes.
@@ -77,21 +79,27 @@ impl Checker {
         let started = watched.starts.iter().filter(|start| **start >= back.at).count() as f64;
         ensure(started <= peak + 1.0, || format!("{started} requests to {id} in one second, over its peak of {peak}"))?;
         let each = if back.after >= LONG { 0.139 } else { 0.694 };
-        let rate = 1.0 + each * f64::from(back.n_accepted);
-        if rate < limit && started > rate + 2.0 && !self.is_urgent(delivery, back, rate, now) {
+        let climbed = 1.0 + each * f64::from(back.n_accepted);
+        // Once the pace was raised, it stays raised.
+        let haste = back.haste.max(self.urgent_rate(delivery, back, now) - climbed);
+        if let Some(back) = self.destinations.get_mut(&id).and_then(|watched| watched.facts.back.as_mut()) {
+            back.haste = haste;
+        }
+        let rate = climbed + haste;
+        if rate < limit && started > rate + 2.0 {
             let n = back.n_accepted;
             return Err(format!("{started} requests to {id} in one second, {n} accepted since it came back"));
         }
         self.drains(delivery, back, now)
     }
 
-    /// Whether a destination has something that gives up before all could be tried at this rate.
-    fn is_urgent(&self, delivery: &Delivery, back: Back, rate: f64, now: Timestamp) -> bool {
+    /// How fast a destination's deliveries have to be tried, per second, for all to be tried in time.
+    fn urgent_rate(&self, delivery: &Delivery, back: Back, now: Timestamp) -> f64 {
         let id = delivery.destination_id;
         let here = self.deliveries.values().filter(|account| account.destination_id == Some(id));
         let n = here.clone().count() as f64;
-        let mut ends = here.map(|account| account.give_up_at).filter(|give_up_at| *give_up_at >= back.at);
-        ends.any(|give_up_at| 2.0 * n * 1_000.0 / give_up_at.since(now).0.max(1) as f64 >= rate)
+        let ends = here.map(|account| account.give_up_at).filter(|give_up_at| *give_up_at >= back.at);
+        ends.min().map_or(0.0, |give_up_at| 2.0 * n * 1_000.0 / give_up_at.since(now).0.max(1) as f64)
     }
 
     /// What gathered is gone after half a minute and a tenth of a second for each, if nothing but our own pace is in the way.
