@@ -246,8 +246,7 @@ impl Gate {
                 changes.extend(self.state.throttle.succeeded(&permit, now));
                 self.state.concurrency.widen(limits);
                 self.state.concurrency.accepted(&permit, limits, now);
-                let late = permit.throttle_episode != self.state.throttle.episode();
-                self.state.pace.succeeded(&permit, late, limits, now);
+                self.state.pace.succeeded(&permit, limits, now);
                 changes.extend(self.flows(&permit, limits, now));
                 if let Some(wait) = quota_spent_for {
                     let spent = (wait, ThrottleReason::QuotaSpent);

@@ -34,6 +34,8 @@ pub(super) struct Paced {
     to: i64,
     /// It left at a pinned pace, and says nothing about the learned one.
     pinned: bool,
+    /// How often the receiver had refused by then.
+    refusals: u32,
 }
 
 /// Requests over time, in millionths of a request per second.
@@ -169,7 +171,7 @@ impl Pace {
         // A request that comes a little late does not push back those after it.
         let on_time = if now.saturating_sub(self.next_at) <= LATENESS { self.next_at } else { now };
         self.next_at = on_time.saturating_add(interval);
-        Paced { from, to: self.next_at, pinned: limits.pinned.is_some() }
+        Paced { from, to: self.next_at, pinned: limits.pinned.is_some(), refusals: self.learned.refusals() }
     }
 
     /// A request was not made after all. If others have taken later places since, this one is lost: to give it to another would
@@ -180,11 +182,10 @@ impl Pace {
         }
     }
 
-    /// `late`: a throttle has begun since this request left.
-    pub(super) fn succeeded(&mut self, permit: &Permit, late: bool, limits: &GateLimits, now: Timestamp) {
+    pub(super) fn succeeded(&mut self, permit: &Permit, limits: &GateLimits, now: Timestamp) {
         if learns_from(permit, limits) {
             let before = self.learned.rate();
-            self.learned.succeeded(permit.pressed, late, limits, now);
+            self.learned.succeeded(permit.paced.refusals, permit.pressed, limits, now);
             self.note_since(before, now);
         } else {
             // What is admitted at a pinned pace is not counted: the count goes on when the pin is taken away.

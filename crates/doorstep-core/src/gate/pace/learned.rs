@@ -35,6 +35,18 @@ pub(super) struct Learned {
     early_refusals: u32,
     #[serde(default)]
     stretches: Stretches,
+    /// Counts the refusals that ended a stretch, so that an answer can be told from one to a request of an earlier stretch.
+    #[serde(default)]
+    refusals: u32,
+    /// The last refusal, if nothing of its stretch was answered by then.
+    #[serde(default)]
+    unanswered: Option<Box<Unanswered>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Unanswered {
+    stretch: Stretch,
+    until: Timestamp,
 }
 
 /// What was admitted between a throttle's end and the next refusal.
@@ -127,10 +139,17 @@ impl Learned {
         }
     }
 
-    /// `late`: it was admitted before the throttle that has begun since.
-    pub(super) fn succeeded(&mut self, pressed: bool, late: bool, limits: &GateLimits, now: Timestamp) {
-        if late {
-            return self.admitted_late();
+    pub(super) fn refusals(&self) -> u32 {
+        self.refusals
+    }
+
+    /// `refusals`: what [`Learned::refusals`] was when the request left.
+    pub(super) fn succeeded(&mut self, refusals: u32, pressed: bool, limits: &GateLimits, now: Timestamp) {
+        match self.refusals.wrapping_sub(refusals) {
+            0 => {}
+            1 => return self.admitted_late(),
+            // What was learned from that stretch has been replaced since.
+            _ => return,
         }
         self.cycle_began_at.get_or_insert(now);
         self.cycle_admitted = self.cycle_admitted.saturating_add(1);
@@ -153,6 +172,11 @@ impl Learned {
 
     /// It belongs to the stretch that the refusal ended.
     fn admitted_late(&mut self) {
+        if let Some(unanswered) = self.unanswered.take() {
+            let Unanswered { mut stretch, until } = *unanswered;
+            stretch.admitted = 1;
+            return self.conclude(stretch, until);
+        }
         let Some(stretch) = &mut self.last_stretch else { return };
         stretch.admitted = stretch.admitted.saturating_add(1);
         self.stretches.admitted_late();
@@ -164,12 +188,9 @@ impl Learned {
         }
     }
 
-    /// A throttle began, and ends at `until`.
+    /// It refused, and is left alone until then.
     pub(super) fn refused(&mut self, pressed: bool, now: Timestamp, until: Timestamp) {
-        if self.rate.is_some() && self.cycle_admitted == 0 {
-            // It admits nothing at all now, which says nothing about how much it admits when it does.
-            return;
-        }
+        self.refusals = self.refusals.wrapping_add(1);
         let began_at = self.cycle_began_at.unwrap_or(now);
         let (admitted, lasted) = (self.cycle_admitted, now.since(began_at));
         let mut stretch = Stretch { admitted, lasted, cycle: until.since(began_at), refused_at: Rate::FASTEST };
@@ -179,14 +200,24 @@ impl Learned {
             // Without a queue behind it the pace was not what we really sent.
             Some(rate) => stretch.at_least().max(rate.percent(50)),
         };
+        if self.rate.is_some() && admitted == 0 {
+            // Perhaps it admits nothing at all now, which says nothing about how much it admits when it does.
+            self.unanswered = Some(Box::new(Unanswered { stretch, until }));
+        } else {
+            self.conclude(stretch, until);
+        }
+    }
+
+    fn conclude(&mut self, stretch: Stretch, until: Timestamp) {
+        self.unanswered = None;
         self.rate = Some(match self.rate {
             None => stretch.at_least(),
             Some(_) => self.below_new_ceiling(stretch, until),
         });
-        if admitted > 0 {
-            self.last_stretch = Some(stretch);
+        self.last_stretch = Some(stretch);
+        if stretch.admitted > 0 {
             self.shortest_stretch = Some(match self.shortest_stretch {
-                Some(shortest) if shortest.lasted < lasted => shortest,
+                Some(shortest) if shortest.lasted < stretch.lasted => shortest,
                 _ => stretch,
             });
         }

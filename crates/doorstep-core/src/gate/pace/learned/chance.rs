@@ -27,6 +27,8 @@ const COMPARED: usize = 8;
 const IRREGULAR: u64 = 3;
 /// … or so many times, once they were found to end by chance.
 const STILL_IRREGULAR: u64 = 2;
+/// Fewer than so many on average are no chance: that would be a receiver that refuses one in five or more, whatever it gets.
+const ADMITTED_MIN: u64 = 5;
 /// Of the slower half, no more than so many times as many were admitted as of the faster half.
 const AS_MANY: u64 = 4;
 
@@ -48,8 +50,13 @@ impl Stretches {
 
     /// The fastest pace at which it refused lately, if it refuses by chance.
     pub(super) fn fastest_by_chance(&mut self) -> Option<Rate> {
-        self.by_chance = self.last.len() == COMPARED && self.is_irregular() && !self.depends_on_pace();
+        self.by_chance =
+            self.last.len() == COMPARED && !self.is_frequent() && self.is_irregular() && !self.depends_on_pace();
         self.by_chance.then(|| self.last.iter().map(|short| short.refused_at).max())?
+    }
+
+    fn is_frequent(&self) -> bool {
+        admitted(&self.last) < ADMITTED_MIN * COMPARED as u64
     }
 
     fn is_irregular(&self) -> bool {
@@ -63,9 +70,12 @@ impl Stretches {
         let mut by_pace = self.last.clone();
         by_pace.sort_by_key(|short| short.refused_at);
         let (slower, faster) = by_pace.split_at(COMPARED / 2);
-        let admitted = |half: &[Short]| half.iter().fold(0u64, |sum, short| sum.saturating_add(short.admitted));
         admitted(slower) > admitted(faster).saturating_mul(AS_MANY)
     }
+}
+
+fn admitted(stretches: &[Short]) -> u64 {
+    stretches.iter().fold(0, |sum, short| sum.saturating_add(short.admitted))
 }
 
 #[cfg(test)]
