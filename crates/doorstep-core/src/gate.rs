@@ -263,6 +263,10 @@ impl Gate {
                 if matches!(status, 502..=504) {
                     self.state.concurrency.narrow(&permit, limits);
                 }
+                if status == 503 && !permit.probe {
+                    let until = now + wait.unwrap_or_default().min(limits.wait_max);
+                    self.state.pace.overloaded(&permit, limits, now, until);
+                }
                 changes.extend(self.fails(&permit, limits, now, jitter));
                 if let Some(wait) = wait.filter(|_| outcome.is_maintenance()) {
                     changes.extend(self.unavailable(wait, limits, now, jitter));

@@ -137,7 +137,7 @@ shapes! {
     /// Why a destination is throttled: its receiver said for how long, did not say it, said that a quota is spent, or answered 503 and said for how long.
     ThrottleReasonName = names(&[ThrottleReason::Asked, ThrottleReason::Unsaid, ThrottleReason::QuotaSpent, ThrottleReason::Maintenance]);
     /// What taught a destination's pace: its receiver answered 429 (`refused`).
-    LearnedReasonName = names(&[LearnedReason::Refused]);
+    LearnedReasonName = names(&[LearnedReason::Refused, LearnedReason::Overloaded]);
     /// Why a destination is suspended.
     SuspensionReasonName = names(&[SuspensionReason::Gone, SuspensionReason::OnlyRejections]);
     /// Whether it was done.

@@ -25,4 +25,6 @@ pub struct LearnedPace {
 pub enum LearnedReason {
     /// It answered 429.
     Refused,
+    /// It answered 503 to some of what it got.
+    Overloaded,
 }

@@ -204,6 +204,17 @@ impl Pace {
         self.resumes_at(until);
     }
 
+    /// It seems overloaded, and is left alone until then, if it says so. One overload teaches once, however many requests it
+    /// catches.
+    pub(super) fn overloaded(&mut self, permit: &Permit, limits: &GateLimits, now: Timestamp, until: Timestamp) {
+        if learns_from(permit, limits) && permit.paced.refusals == self.learned.refusals() {
+            let before = self.learned.rate();
+            self.learned.overloaded(permit.pressed, now, until);
+            self.note_since(before, now);
+            self.resumes_at(until);
+        }
+    }
+
     fn note_since(&mut self, before: Option<Rate>, now: Timestamp) {
         match (before, self.learned.rate()) {
             (None, Some(_)) => self.learned_since = Some(now),
@@ -237,6 +248,9 @@ impl Pace {
 
     /// Nothing is sent from now on, because it fails.
     pub(super) fn tripped(&mut self, now: Timestamp) {
+        let before = self.learned.rate();
+        self.learned.tripped();
+        self.note_since(before, now);
         self.recovery.tripped(now);
     }
 

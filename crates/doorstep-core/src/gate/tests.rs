@@ -79,6 +79,13 @@ impl Bench {
         hold
     }
 
+    /// Until nothing holds.
+    fn wait_for_all(&mut self) {
+        while let Some(hold) = self.gate.hold(&self.limits, self.now) {
+            self.now = hold.until.expect("a hold with a time");
+        }
+    }
+
     /// Shows the gate a queue whose first delivery has waited for a minute and gives up after `left`.
     fn show_queue(&mut self, n: usize, left: Millis) {
         let queue = Queue { n, due_at: self.now - Millis::from_mins(1), give_up_at: self.now + left };
@@ -88,9 +95,7 @@ impl Bench {
     /// Sends from a queue, as soon as each hold ends.
     fn send_when_allowed(&mut self, outcome: Outcome) -> Vec<GateChange> {
         self.show_queue(64, Millis::from_hours(72));
-        while let Some(hold) = self.gate.hold(&self.limits, self.now) {
-            self.now = hold.until.expect("a hold with a time");
-        }
+        self.wait_for_all();
         self.send(outcome)
     }
 

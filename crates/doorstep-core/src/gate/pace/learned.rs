@@ -21,14 +21,14 @@ use chance::Stretches;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Learned {
     rate: Option<Rate>,
-    /// On the heap: most destinations never refuse.
+    // What has its own size is on the heap: most destinations never refuse.
     ceiling: Option<Box<Ceiling>>,
     /// The end of the last throttle, or the first success, and the successes since.
     cycle_began_at: Option<Timestamp>,
     cycle_admitted: u64,
-    last_stretch: Option<Stretch>,
+    last_stretch: Option<Box<Stretch>>,
     /// The one that was refused soonest: a burst shows most clearly what fits into a window.
-    shortest_stretch: Option<Stretch>,
+    shortest_stretch: Option<Box<Stretch>>,
     /// A pace that held for a while when the ceiling was doubted: it admits at least this much.
     proven: Option<Rate>,
     /// Refusals in a row that came soon after the pace was resumed.
@@ -41,6 +41,12 @@ pub(super) struct Learned {
     /// The last refusal, if nothing of its stretch was answered by then.
     #[serde(default)]
     unanswered: Option<Box<Unanswered>>,
+    /// What was known before the receiver seemed overloaded. Set until it accepts again: it may turn out to be down.
+    #[serde(default)]
+    before_overload: Option<Box<Learned>>,
+    /// It was an overload that taught last.
+    #[serde(default)]
+    by_overload: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,7 +134,7 @@ impl Learned {
     }
 
     pub(super) fn reason(&self) -> LearnedReason {
-        LearnedReason::Refused
+        if self.by_overload { LearnedReason::Overloaded } else { LearnedReason::Refused }
     }
 
     /// A cycle has begun by then, and a ceiling is trusted from then at most.
@@ -151,6 +157,7 @@ impl Learned {
             // What was learned from that stretch has been replaced since.
             _ => return,
         }
+        self.before_overload = None;
         self.cycle_began_at.get_or_insert(now);
         self.cycle_admitted = self.cycle_admitted.saturating_add(1);
         let Some(rate) = self.rate.filter(|_| pressed) else { return };
@@ -188,8 +195,28 @@ impl Learned {
         }
     }
 
+    /// It seems overloaded, and is left alone until then, if it says so.
+    pub(super) fn overloaded(&mut self, pressed: bool, now: Timestamp, until: Timestamp) {
+        if self.rate.is_none() && self.cycle_admitted == 0 {
+            return;
+        }
+        if self.before_overload.is_none() {
+            self.before_overload = Some(Box::new(self.clone()));
+        }
+        self.refused(pressed, now, until);
+        self.by_overload = true;
+    }
+
+    /// It is down: what it answered last was no sign of overload.
+    pub(super) fn tripped(&mut self) {
+        if let Some(before) = self.before_overload.take() {
+            *self = Self { refusals: self.refusals, ..*before };
+        }
+    }
+
     /// It refused, and is left alone until then.
     pub(super) fn refused(&mut self, pressed: bool, now: Timestamp, until: Timestamp) {
+        self.by_overload = false;
         self.refusals = self.refusals.wrapping_add(1);
         let began_at = self.cycle_began_at.unwrap_or(now);
         let (admitted, lasted) = (self.cycle_admitted, now.since(began_at));
@@ -214,12 +241,10 @@ impl Learned {
             None => stretch.at_least(),
             Some(_) => self.below_new_ceiling(stretch, until),
         });
-        self.last_stretch = Some(stretch);
-        if stretch.admitted > 0 {
-            self.shortest_stretch = Some(match self.shortest_stretch {
-                Some(shortest) if shortest.lasted < stretch.lasted => shortest,
-                _ => stretch,
-            });
+        self.last_stretch = Some(Box::new(stretch));
+        let is_shortest = self.shortest_stretch.as_ref().is_none_or(|shortest| stretch.lasted <= shortest.lasted);
+        if stretch.admitted > 0 && is_shortest {
+            self.shortest_stretch = Some(Box::new(stretch));
         }
     }
 
@@ -237,8 +262,8 @@ impl Learned {
         }
         self.proven = self.proven.filter(|proven| *proven <= stretch.refused_at);
         let at_least = self.proven.map_or(stretch.at_least(), |proven| proven.max(stretch.at_least()));
-        let others = [self.last_stretch, self.shortest_stretch];
-        let per_window = others.into_iter().flatten().find_map(|other| stretch.limit_per_window(other));
+        let others = [&self.last_stretch, &self.shortest_stretch];
+        let per_window = others.into_iter().flatten().find_map(|other| stretch.limit_per_window(**other));
         // A guess that contradicts what we know is none.
         let per_window = per_window.filter(|limit| *limit >= at_least.percent(90));
         let early = stretch.lasted < EARLY;

@@ -65,3 +65,103 @@ fn a_pace_that_nobody_presses_against_does_not_grow() {
     }
     assert_eq!(bench.gate.state().pace.learned(), learned);
 }
+
+fn overload(secs: impl Into<Option<u64>>) -> Outcome {
+    Outcome::Failed { status: 503, wait: secs.into().map(Millis::from_secs) }
+}
+
+#[test]
+fn an_overload_teaches_a_pace_and_is_no_throttle() {
+    for says in [None, Some(1)] {
+        let mut bench = Bench::new();
+        for _ in 0..50 {
+            bench.pass(Millis(100)).send(OK);
+        }
+        bench.send(overload(says));
+        let learned = bench.gate.learned(&bench.limits).0.expect("a pace");
+        assert!((8.0..10.3).contains(&learned.pace.as_per_second()), "{learned:?}");
+        assert_eq!(learned.reason, LearnedReason::Overloaded);
+        assert_eq!(bench.gate.state().throttle.consecutive(), 0);
+    }
+}
+
+#[test]
+fn one_overload_teaches_once_however_many_requests_it_catches() {
+    let mut bench = Bench::new();
+    bench.pass(Millis(100)).send(OK);
+    bench.pass(Millis(100)).send(OK);
+    let mut caught = bench.admit_all();
+    let first = caught.pop().unwrap();
+    bench.settle(first, overload(None));
+    let learned = bench.gate.state().pace.learned();
+    for permit in caught.into_iter().take(3) {
+        bench.settle(permit, overload(None));
+    }
+    assert_eq!(bench.gate.state().pace.learned(), learned);
+}
+
+#[test]
+fn an_outage_that_begins_with_503_teaches_no_pace() {
+    let mut bench = Bench::new();
+    for _ in 0..50 {
+        bench.pass(Millis(100)).send(OK);
+    }
+    let permits: Vec<_> = (0..bench.limits.breaker.failures_in_row).map(|_| bench.admit()).collect();
+    for permit in permits {
+        bench.settle(permit, overload(None));
+    }
+    assert!(bench.gate.state().breaker.is_tripped());
+    assert_eq!(bench.gate.state().pace.learned(), None);
+    assert_eq!(bench.gate.state().pace.learned_pace(&bench.limits), None);
+}
+
+#[test]
+fn of_the_first_burst_what_is_admitted_counts_in_whatever_order_it_is_answered() {
+    let learned = |refusal_first: bool| {
+        let mut bench = Bench::new();
+        let mut permits = bench.admit_all();
+        let refused = permits.pop().unwrap();
+        bench.pass(Millis(20));
+        let mut refused = Some(refused);
+        if refusal_first {
+            bench.settle(refused.take().unwrap(), refusal(60));
+        }
+        for permit in permits {
+            bench.settle(permit, OK);
+        }
+        if let Some(refused) = refused {
+            bench.settle(refused, refusal(60));
+        }
+        bench.gate.state().pace.learned().unwrap().as_per_second()
+    };
+    let (refusal_first, refusal_last) = (learned(true), learned(false));
+    assert!((0.145..0.151).contains(&refusal_last), "nine in a minute: {refusal_last}");
+    assert!((refusal_first - refusal_last).abs() < 0.001, "{refusal_first}");
+}
+
+#[test]
+fn answers_that_take_longer_than_a_throttle_do_not_raise_the_pace_for_ever() {
+    // Three may be waiting at first. Then one is taken each 5 s, and answered when the next one may come: the refusal of the next one always comes first.
+    let mut bench = Bench::new();
+    let first = [bench.admit(), bench.admit(), bench.admit()];
+    bench.send(refusal(5));
+    bench.pass(Millis::from_secs(5));
+    for permit in first {
+        bench.settle(permit, OK);
+    }
+    let mut refused = 0;
+    for _ in 0..100 {
+        bench.wait_for_all();
+        let slow = bench.admit();
+        let answered_at = bench.now + Millis::from_secs(5);
+        bench.wait_for_all();
+        if bench.now < answered_at {
+            refused += 1;
+            let left = answered_at.since(bench.now);
+            bench.send(Outcome::Throttled { wait: Some(left) });
+        }
+        bench.now = bench.now.max(answered_at);
+        bench.settle(slow, OK);
+    }
+    assert!(refused < 20, "{refused} of 100 were followed by one that was refused");
+}
