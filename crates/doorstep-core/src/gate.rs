@@ -200,6 +200,10 @@ impl Gate {
         let goes_on_at = self.state.throttle.until().map_or(now, |until| until.max(now));
         self.state.pace.notice_clock(limits, now, goes_on_at);
         self.state.concurrency.notice_clock(now);
+        if self.state.throttle.hold(now).is_none() {
+            let at_once = self.state.pace.decide(limits, now);
+            self.state.concurrency.admits(at_once);
+        }
         if let Some(hold) = self.hold(limits, now) {
             return Admission::Wait(hold);
         }
@@ -263,7 +267,8 @@ impl Gate {
                 if matches!(status, 502..=504) {
                     self.state.concurrency.narrow(&permit, limits);
                 }
-                if status == 503 && !permit.probe {
+                // One that came alone, with nothing else under way, shows no overload.
+                if status == 503 && !permit.probe && (permit.pressed || permit.n_in_flight > 1) {
                     let until = now + wait.unwrap_or_default().min(limits.wait_max);
                     self.state.pace.overloaded(&permit, limits, now, until);
                 }
@@ -339,7 +344,7 @@ impl Gate {
         if begins {
             self.state.pace.refused(permit, limits, now, until);
         } else {
-            self.state.pace.resumes_at(until);
+            self.state.pace.refused_too(permit, until);
         }
         change
     }

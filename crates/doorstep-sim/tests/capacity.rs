@@ -247,6 +247,28 @@ fn a_limit_that_dips_for_half_a_minute_is_used_again_soon() {
 }
 
 #[test]
+fn what_a_named_receiver_takes_is_used_from_the_first_minutes_on() {
+    // Doorstep's share of the oracle's goodput, at least: in minutes 5 to 10, and from 5 on.
+    let named = [
+        ("429 above 3 at once, silent", 0.9, 0.9),
+        ("429 above 3 at once, `Retry-After: 1`", 0.9, 0.9),
+        ("sliding log 7 per 1.7 s, silent", 0.6, 0.9),
+        ("token bucket 5/s", 0.95, 0.95),
+        ("10/s, but `Retry-After: 60`", 0.6, 0.9),
+        ("503 + Retry-After above 10/s", 0.9, 0.95),
+    ];
+    let is_tested = |target: &Target| named.iter().any(|(name, ..)| target.name.starts_with(name));
+    let targets: Vec<_> = Target::named().into_iter().filter(is_tested).collect();
+    assert_eq!(targets.len(), named.len());
+    for (verdict, (name, early, settled)) in judge_all(targets, 30, |_| {}).iter().zip(named) {
+        let ours = figures(verdict, Who::Doorstep);
+        assert!(ours.used[SETTLED - 2].is_some_and(|share| share >= early), "{name}: {ours:?}");
+        assert!(ours.used[SETTLED].is_some_and(|share| share >= settled), "{name}: {ours:?}");
+        assert!(ours.refused <= 0.05, "{name}: {ours:?}");
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same_figures() {
     for seed in [3, 11] {
         let lines: Vec<_> = (0..2).map(|_| report::json(&judge(Target::random(seed), 6), 6)).collect();

@@ -22,6 +22,9 @@ pub struct Concurrency {
     /// Slots opened beyond [`OPEN_AT_FIRST`]: each success opens one more, up to the cap.
     #[serde(default)]
     opened: u32,
+    /// What the receiver's refusals have shown.
+    #[serde(default)]
+    admits: Option<u32>,
     /// On the heap, and only once something was answered: most destinations are idle.
     #[serde(default)]
     climb: Option<Box<Climb>>,
@@ -34,7 +37,11 @@ impl Concurrency {
     pub fn limit(&self, limits: &GateLimits) -> u32 {
         let climbed_to = self.climb.as_ref().and_then(|climb| climb.limit());
         let open = limits.concurrency.min(OPEN_AT_FIRST.saturating_add(self.opened));
-        [self.narrowed_to, climbed_to].into_iter().flatten().fold(open, u32::min).max(1)
+        [self.narrowed_to, climbed_to, self.admits].into_iter().flatten().fold(open, u32::min).max(1)
+    }
+
+    pub(super) fn admits(&mut self, at_once: Option<u32>) {
+        self.admits = at_once;
     }
 
     /// A clock that was set back must not keep it from learning.

@@ -129,13 +129,16 @@ impl Pace {
     }
 
     fn burst(&self, limits: &GateLimits) -> i64 {
-        let is_even = self.even(limits).into_iter().any(|pace| pace.is_some());
-        if is_even { 1 } else { i64::from(limits.burst.max(1)) }
+        if self.is_even(limits) { 1 } else { i64::from(limits.burst.max(1)) }
+    }
+
+    fn is_even(&self, limits: &GateLimits) -> bool {
+        self.even(limits).into_iter().any(|pace| pace.is_some())
     }
 
     /// The paces at which requests are spaced evenly.
     fn even(&self, limits: &GateLimits) -> [Option<Rate>; 2] {
-        [limits.pinned.or(self.learned.rate()), self.recovery.rate()]
+        [limits.pinned.or(self.learned.spacing()), self.recovery.rate()]
     }
 
     pub(super) fn hold(&self, limits: &GateLimits, now: Timestamp) -> Option<Hold> {
@@ -183,25 +186,49 @@ impl Pace {
     }
 
     pub(super) fn succeeded(&mut self, permit: &Permit, limits: &GateLimits, now: Timestamp) {
+        let was_even = self.is_even(limits);
         if learns_from(permit, limits) {
             let before = self.learned.rate();
-            self.learned.succeeded(permit.paced.refusals, permit.pressed, limits, now);
+            self.learned.answered(now.since(permit.at));
+            self.learned.succeeded(permit.paced.refusals, (permit.pressed, permit.n_in_flight), limits, now);
             self.note_since(before, now);
         } else {
             // What is admitted at a pinned pace is not counted: the count goes on when the pin is taken away.
             self.learned.resumes_at(now);
         }
         self.recovery.succeeded(permit.pressed, limits, now);
+        if was_even && !self.is_even(limits) {
+            // The burst may have been used up before requests were spaced evenly, and is not given again at once.
+            let burst = (self.burst(limits) - 1).saturating_mul(limits.rate.interval());
+            self.next_at = self.next_at.max(micros(now).saturating_add(burst));
+        }
     }
 
     /// The receiver refused, and is left alone until then.
     pub(super) fn refused(&mut self, permit: &Permit, limits: &GateLimits, now: Timestamp, until: Timestamp) {
         if learns_from(permit, limits) {
             let before = self.learned.rate();
-            self.learned.refused(permit.pressed, now, until);
+            self.learned.refused((permit.pressed, permit.n_in_flight), now, until);
             self.note_since(before, now);
         }
         self.resumes_at(until);
+    }
+
+    /// It refused another of those that were on their way, and is left alone until then.
+    pub(super) fn refused_too(&mut self, permit: &Permit, until: Timestamp) {
+        self.learned.refused_too(permit.paced.refusals, permit.n_in_flight);
+        self.resumes_at(until);
+    }
+
+    /// Sending goes on: says how many requests at once the receiver admits, if it refuses by that.
+    pub(super) fn decide(&mut self, limits: &GateLimits, now: Timestamp) -> Option<u32> {
+        if limits.pinned.is_some() {
+            return None;
+        }
+        let before = self.learned.rate();
+        self.learned.decide(now);
+        self.note_since(before, now);
+        self.learned.at_once()
     }
 
     /// It seems overloaded, and is left alone until then, if it says so. One overload teaches once, however many requests it
@@ -209,7 +236,7 @@ impl Pace {
     pub(super) fn overloaded(&mut self, permit: &Permit, limits: &GateLimits, now: Timestamp, until: Timestamp) {
         if learns_from(permit, limits) && permit.paced.refusals == self.learned.refusals() {
             let before = self.learned.rate();
-            self.learned.overloaded(permit.pressed, now, until);
+            self.learned.overloaded((permit.pressed, permit.n_in_flight), now, until);
             self.note_since(before, now);
             self.resumes_at(until);
         }

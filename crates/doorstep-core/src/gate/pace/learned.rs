@@ -11,12 +11,14 @@
 //! All of that holds for a limit. Refusals that come by chance teach nothing about the pace: see [`chance`].
 
 mod chance;
+mod number;
 
 use serde::{Deserialize, Serialize};
 
 use super::{GateLimits, LearnedReason, Rate};
 use crate::time::{Millis, Timestamp};
 use chance::Stretches;
+use number::Number;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Learned {
@@ -47,6 +49,15 @@ pub(super) struct Learned {
     /// It was an overload that taught last.
     #[serde(default)]
     by_overload: bool,
+    /// Set once something was answered: most destinations are idle.
+    #[serde(default)]
+    number: Option<Box<Number>>,
+    /// A stretch has ended, and it is not decided yet how to go on.
+    #[serde(default)]
+    undecided: bool,
+    /// Nothing of the last stretch was answered before it was refused.
+    #[serde(default)]
+    burst: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,13 +124,33 @@ const CHANCE_RAISE_PERCENT: u64 = 115;
 /// The pace goes on at this share of that fastest pace.
 const CHANCE_STEP_PERCENT: u64 = 104;
 
+/// Where the number at once stands in for the pace, a stretch is long enough if it lasts so many times as long as the wait after it.
+const LONG_STRETCH: u64 = 20;
+
+/// The first overload teaches no slower pace than this, per second.
+const OVERLOADED_MIN: u64 = 1;
+
 /// Windows that people choose for their limits.
 const ROUND_WINDOWS: [Millis; 5] =
     [Millis::from_secs(1), Millis::from_secs(10), Millis::from_mins(1), Millis::from_mins(15), Millis::from_hours(1)];
 
 impl Learned {
+    /// The pace, unless the number at once stands in for it.
     pub(super) fn rate(&self) -> Option<Rate> {
-        self.rate
+        self.rate.filter(|_| self.at_once().is_none())
+    }
+
+    /// Requests are spaced evenly at this.
+    pub(super) fn spacing(&self) -> Option<Rate> {
+        self.number.as_ref().and_then(|number| number.spacing()).or(self.rate)
+    }
+
+    pub(super) fn answered(&mut self, took: Millis) {
+        self.number.get_or_insert_default().answered(took);
+    }
+
+    pub(super) fn at_once(&self) -> Option<u32> {
+        self.number.as_ref().and_then(|number| number.limit())
     }
 
     // What is shown of it.
@@ -139,6 +170,9 @@ impl Learned {
 
     /// A cycle has begun by then, and a ceiling is trusted from then at most.
     pub(super) fn notice_clock(&mut self, goes_on_at: Timestamp) {
+        if let Some(number) = &mut self.number {
+            number.notice_clock(goes_on_at + TRUST_MAX);
+        }
         self.cycle_began_at = self.cycle_began_at.map(|began_at| began_at.min(goes_on_at));
         if let Some(ceiling) = &mut self.ceiling {
             ceiling.doubted_at = ceiling.doubted_at.min(goes_on_at + ceiling.trust);
@@ -150,16 +184,29 @@ impl Learned {
     }
 
     /// `refusals`: what [`Learned::refusals`] was when the request left.
-    pub(super) fn succeeded(&mut self, refusals: u32, pressed: bool, limits: &GateLimits, now: Timestamp) {
+    pub(super) fn succeeded(
+        &mut self,
+        refusals: u32,
+        (pressed, n_in_flight): (bool, u32),
+        limits: &GateLimits,
+        now: Timestamp,
+    ) {
         match self.refusals.wrapping_sub(refusals) {
-            0 => {}
-            1 => return self.admitted_late(),
+            0 => self.number.get_or_insert_default().admitted(n_in_flight),
+            1 => {
+                self.number.get_or_insert_default().admitted_late(n_in_flight);
+                return self.admitted_late();
+            }
             // What was learned from that stretch has been replaced since.
             _ => return,
         }
         self.before_overload = None;
         self.cycle_began_at.get_or_insert(now);
         self.cycle_admitted = self.cycle_admitted.saturating_add(1);
+        if let Some(limit) = self.at_once() {
+            let trust = self.trust();
+            return self.number.get_or_insert_default().probes(n_in_flight >= limit, trust, now);
+        }
         let Some(rate) = self.rate.filter(|_| pressed) else { return };
         let grown = match &mut self.ceiling {
             None => rate.plus(GROWTH_PER_SUCCESS.min(rate.0 * GROWTH_PERCENT_MAX / 100)),
@@ -196,15 +243,20 @@ impl Learned {
     }
 
     /// It seems overloaded, and is left alone until then, if it says so.
-    pub(super) fn overloaded(&mut self, pressed: bool, now: Timestamp, until: Timestamp) {
+    pub(super) fn overloaded(&mut self, permit: (bool, u32), now: Timestamp, until: Timestamp) {
         if self.rate.is_none() && self.cycle_admitted == 0 {
             return;
         }
+        let is_first = self.rate.is_none();
         if self.before_overload.is_none() {
             self.before_overload = Some(Box::new(self.clone()));
         }
-        self.refused(pressed, now, until);
+        self.refused(permit, now, until);
         self.by_overload = true;
+        if is_first {
+            // What it got until now may have been little because there was little to send.
+            self.rate = self.rate.map(|rate| rate.max(Rate::per_second(OVERLOADED_MIN)));
+        }
     }
 
     /// It is down: what it answered last was no sign of overload.
@@ -215,8 +267,10 @@ impl Learned {
     }
 
     /// It refused, and is left alone until then.
-    pub(super) fn refused(&mut self, pressed: bool, now: Timestamp, until: Timestamp) {
+    pub(super) fn refused(&mut self, (pressed, n_in_flight): (bool, u32), now: Timestamp, until: Timestamp) {
         self.by_overload = false;
+        self.undecided = true;
+        self.number.get_or_insert_default().refused(n_in_flight);
         self.refusals = self.refusals.wrapping_add(1);
         let began_at = self.cycle_began_at.unwrap_or(now);
         let (admitted, lasted) = (self.cycle_admitted, now.since(began_at));
@@ -227,7 +281,10 @@ impl Learned {
             // Without a queue behind it the pace was not what we really sent.
             Some(rate) => stretch.at_least().max(rate.percent(50)),
         };
-        if self.rate.is_some() && admitted == 0 {
+        if self.at_once().is_some() {
+            // What it admitted says nothing about a pace that was not kept.
+            self.last_stretch = Some(Box::new(stretch));
+        } else if self.rate.is_some() && admitted == 0 {
             // Perhaps it admits nothing at all now, which says nothing about how much it admits when it does.
             self.unanswered = Some(Box::new(Unanswered { stretch, until }));
         } else {
@@ -235,8 +292,44 @@ impl Learned {
         }
     }
 
+    /// Another request of the stretch that ended was refused.
+    pub(super) fn refused_too(&mut self, refusals: u32, n_in_flight: u32) {
+        if self.refusals.wrapping_sub(refusals) == 1 {
+            self.number.get_or_insert_default().refused_too(n_in_flight);
+        }
+    }
+
+    /// Sending goes on after a refusal, with the pace or with a number at once.
+    pub(super) fn decide(&mut self, now: Timestamp) {
+        if !std::mem::take(&mut self.undecided) {
+            return;
+        }
+        let (Some(rate), Some(stretch), trust) = (self.rate, self.last_stretch.as_deref().copied(), self.trust())
+        else {
+            return;
+        };
+        let number = self.number.get_or_insert_default();
+        if number.limit().is_none() {
+            let burst = self.burst && self.ceiling.is_none();
+            return number.tries(stretch.admitted, burst, trust, now);
+        }
+        let done = stretch.at_least();
+        let is_cheap = stretch.lasted > stretch.waited().times(LONG_STRETCH);
+        let better = done >= rate.percent(200) || done >= rate && is_cheap;
+        number.judged(better, trust, now);
+        if !better {
+            self.rate = Some(rate.max(done));
+        }
+    }
+
+    /// How long what the last stretch showed is trusted.
+    fn trust(&self) -> Millis {
+        self.last_stretch.as_ref().map_or(TRUST_MAX, |stretch| stretch.trust())
+    }
+
     fn conclude(&mut self, stretch: Stretch, until: Timestamp) {
         self.unanswered = None;
+        self.burst = stretch.admitted == 0;
         self.rate = Some(match self.rate {
             None => stretch.at_least(),
             Some(_) => self.below_new_ceiling(stretch, until),
@@ -295,8 +388,12 @@ impl Learned {
 impl Stretch {
     /// How long a ceiling that it shows is trusted: a wrong doubt costs the wait.
     fn trust(self) -> Millis {
-        let waited = Millis(self.cycle.0.saturating_sub(self.lasted.0));
-        waited.times(TRUST_PER_WAIT).clamp(TRUST_MIN, TRUST_MAX)
+        self.waited().times(TRUST_PER_WAIT).clamp(TRUST_MIN, TRUST_MAX)
+    }
+
+    /// How long it was left alone after it.
+    fn waited(self) -> Millis {
+        Millis(self.cycle.0.saturating_sub(self.lasted.0))
     }
 
     /// It admits at least this much over time.

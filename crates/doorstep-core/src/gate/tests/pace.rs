@@ -77,11 +77,30 @@ fn an_overload_teaches_a_pace_and_is_no_throttle() {
         for _ in 0..50 {
             bench.pass(Millis(100)).send(OK);
         }
+        let other = bench.admit();
         bench.send(overload(says));
+        bench.settle(other, OK);
         let learned = bench.gate.learned(&bench.limits).0.expect("a pace");
-        assert!((8.0..10.3).contains(&learned.pace.as_per_second()), "{learned:?}");
+        assert!((8.0..10.5).contains(&learned.pace.as_per_second()), "{learned:?}");
         assert_eq!(learned.reason, LearnedReason::Overloaded);
         assert_eq!(bench.gate.state().throttle.consecutive(), 0);
+    }
+}
+
+#[test]
+fn a_single_503_with_nothing_else_under_way_teaches_no_pace() {
+    let mut bench = Bench::new();
+    for _ in 0..10 {
+        bench.pass(Millis::from_mins(1)).send(OK);
+    }
+    bench.pass(Millis::from_mins(1)).send(overload(None));
+    assert_eq!(bench.gate.state().pace.learned(), None);
+    // With others under way it teaches one, but no slower than one a second.
+    let others = [bench.admit(), bench.admit()];
+    bench.send(overload(None));
+    assert_eq!(bench.gate.state().pace.learned(), Some(Rate::per_second(1)));
+    for permit in others {
+        bench.settle(permit, OK);
     }
 }
 
