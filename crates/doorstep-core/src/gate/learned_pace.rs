@@ -12,10 +12,12 @@ pub struct LearnedPace {
     pub pace: Rate,
     /// What the receiver seems to take: the pace approaches it and stays a little below. `None` while it is not known.
     pub estimate: Option<Rate>,
+    /// How many requests at once the receiver takes, where it refuses by that. The pace is then only what they are spaced at.
+    pub at_once: Option<u32>,
     pub reason: LearnedReason,
     /// Since when there has been a learned pace. `None`: it was stored by a version that did not note it.
     pub since: Option<Timestamp>,
-    /// From then on, the next success under load raises the estimate. `None` without an estimate: the pace grows with each success.
+    /// From then on, the next success under load raises the estimate or the number at once. `None` without either: the pace grows with each success.
     pub next_probe_at: Option<Timestamp>,
 }
 

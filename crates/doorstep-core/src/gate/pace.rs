@@ -97,6 +97,7 @@ impl Pace {
         Some(LearnedPace {
             pace: self.learned.rate()?.min(limits.rate),
             estimate: self.learned.estimate(),
+            at_once: self.learned.at_once(),
             reason: self.learned.reason(),
             since: self.learned_since,
             next_probe_at: self.learned.next_probe_at(),
@@ -138,7 +139,7 @@ impl Pace {
 
     /// The paces at which requests are spaced evenly.
     fn even(&self, limits: &GateLimits) -> [Option<Rate>; 2] {
-        [limits.pinned.or(self.learned.spacing()), self.recovery.rate()]
+        [limits.pinned.or(self.learned.rate()), self.recovery.rate()]
     }
 
     pub(super) fn hold(&self, limits: &GateLimits, now: Timestamp) -> Option<Hold> {

@@ -135,13 +135,8 @@ const ROUND_WINDOWS: [Millis; 5] =
     [Millis::from_secs(1), Millis::from_secs(10), Millis::from_mins(1), Millis::from_mins(15), Millis::from_hours(1)];
 
 impl Learned {
-    /// The pace, unless the number at once stands in for it.
-    pub(super) fn rate(&self) -> Option<Rate> {
-        self.rate.filter(|_| self.at_once().is_none())
-    }
-
     /// Requests are spaced evenly at this.
-    pub(super) fn spacing(&self) -> Option<Rate> {
+    pub(super) fn rate(&self) -> Option<Rate> {
         self.number.as_ref().and_then(|number| number.spacing()).or(self.rate)
     }
 
@@ -157,11 +152,12 @@ impl Learned {
 
     /// What the receiver seems to admit.
     pub(super) fn estimate(&self) -> Option<Rate> {
-        self.ceiling.as_ref().map(|ceiling| ceiling.rate)
+        self.ceiling.as_ref().filter(|_| self.at_once().is_none()).map(|ceiling| ceiling.rate)
     }
 
     pub(super) fn next_probe_at(&self) -> Option<Timestamp> {
-        self.ceiling.as_ref().map(|ceiling| ceiling.doubted_at)
+        let of_number = self.number.as_ref().and_then(|number| number.next_probe_at());
+        of_number.or_else(|| self.ceiling.as_ref().map(|ceiling| ceiling.doubted_at))
     }
 
     pub(super) fn reason(&self) -> LearnedReason {

@@ -40,22 +40,27 @@ pub(crate) struct LearnedPaceView {
     /// known; until then the pace grows with each success.
     #[schema(required)]
     estimate_per_second: Option<f64>,
+    /// How many requests at once the receiver takes, where its refusals go with that and not with the pace: no more are sent, and
+    /// `per_second` is only what they are spaced at. Null otherwise.
+    #[schema(required)]
+    at_once: Option<u32>,
     #[schema(value_type = shape::LearnedReasonName)]
     reason: LearnedReason,
     /// Since when there has been a learned pace; null if it was learned before this was noted.
     #[schema(required)]
     since: Option<When>,
-    /// From then on, under load, it is tried whether the receiver takes more than the estimate.
+    /// From then on, under load, it is tried whether the receiver takes more than the estimate, or more at once.
     #[schema(required)]
     next_probe_at: Option<When>,
 }
 
 impl LearnedPaceView {
     pub(super) fn of(learned: LearnedPace, now: Timestamp) -> Self {
-        let LearnedPace { pace, estimate, reason, since, next_probe_at } = learned;
+        let LearnedPace { pace, estimate, at_once, reason, since, next_probe_at } = learned;
         Self {
             per_second: pace.as_per_second(),
             estimate_per_second: estimate.map(Rate::as_per_second),
+            at_once,
             reason,
             since: since.map(When),
             // One that is overdue comes with the next load.

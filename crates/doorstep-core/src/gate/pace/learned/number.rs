@@ -57,6 +57,10 @@ impl Number {
         self.limit
     }
 
+    pub(super) fn next_probe_at(&self) -> Option<Timestamp> {
+        self.limit.map(|_| self.raised_at)
+    }
+
     /// Requests are spaced, so that more in flight is no burst: a receiver that counts per time would refuse that, too.
     pub(super) fn spacing(&self) -> Option<Rate> {
         self.limit.map(|limit| Rate::over(u64::from(limit) * SPACING, Millis(self.took.max(1).into())))
