@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{GateLimits, Hold, LearnedPace, LearnedReason, Permit, Why};
 use crate::time::{Millis, Timestamp};
-use learned::Learned;
+use learned::{Learned, Refused};
 use recovery::Recovery;
 
 pub use recovery::{Queue, Recovering};
@@ -209,7 +209,7 @@ impl Pace {
     pub(super) fn refused(&mut self, permit: &Permit, limits: &GateLimits, now: Timestamp, until: Timestamp) {
         if learns_from(permit, limits) {
             let before = self.learned.rate();
-            self.learned.refused((permit.pressed, permit.n_in_flight), now, until);
+            self.learned.refused(self.refusal_of(permit, limits), now, until);
             self.note_since(before, now);
         }
         self.resumes_at(until);
@@ -237,10 +237,14 @@ impl Pace {
     pub(super) fn overloaded(&mut self, permit: &Permit, limits: &GateLimits, now: Timestamp, until: Timestamp) {
         if learns_from(permit, limits) && permit.paced.refusals == self.learned.refusals() {
             let before = self.learned.rate();
-            self.learned.overloaded((permit.pressed, permit.n_in_flight), now, until);
+            self.learned.overloaded(self.refusal_of(permit, limits), now, until);
             self.note_since(before, now);
             self.resumes_at(until);
         }
+    }
+
+    fn refusal_of(&self, permit: &Permit, limits: &GateLimits) -> Refused {
+        Refused { pressed: permit.pressed, n_in_flight: permit.n_in_flight, in_force: self.rate(limits) }
     }
 
     fn note_since(&mut self, before: Option<Rate>, now: Timestamp) {
@@ -277,7 +281,7 @@ impl Pace {
     /// Nothing is sent from now on, because it fails.
     pub(super) fn tripped(&mut self, now: Timestamp) {
         let before = self.learned.rate();
-        self.learned.tripped();
+        self.learned.tripped(now);
         self.note_since(before, now);
         self.recovery.tripped(now);
     }

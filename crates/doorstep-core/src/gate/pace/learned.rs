@@ -46,6 +46,9 @@ pub(super) struct Learned {
     /// What was known before the receiver seemed overloaded. Set until it accepts again: it may turn out to be down.
     #[serde(default)]
     before_overload: Option<Box<Learned>>,
+    /// When that was last taken for an outage.
+    #[serde(default)]
+    was_down_at: Option<Timestamp>,
     /// It was an overload that taught last.
     #[serde(default)]
     by_overload: bool,
@@ -64,6 +67,15 @@ pub(super) struct Learned {
 struct Unanswered {
     stretch: Stretch,
     until: Timestamp,
+}
+
+/// A request that was refused.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refused {
+    pub(super) pressed: bool,
+    pub(super) n_in_flight: u32,
+    /// The pace that was kept to: the learned one, or another that was slower.
+    pub(super) in_force: Rate,
 }
 
 /// What was admitted between a throttle's end and the next refusal.
@@ -130,6 +142,9 @@ const LONG_STRETCH: u64 = 20;
 /// The first overload teaches no slower pace than this, per second.
 const OVERLOADED_MIN: u64 = 1;
 
+/// A receiver that trips again within this time, having accepted some in between, is overloaded and not down.
+const DOWN_AGAIN: Millis = Millis::from_mins(30);
+
 /// Windows that people choose for their limits.
 const ROUND_WINDOWS: [Millis; 5] =
     [Millis::from_secs(1), Millis::from_secs(10), Millis::from_mins(1), Millis::from_mins(15), Millis::from_hours(1)];
@@ -170,6 +185,7 @@ impl Learned {
             number.notice_clock(goes_on_at + TRUST_MAX);
         }
         self.cycle_began_at = self.cycle_began_at.map(|began_at| began_at.min(goes_on_at));
+        self.was_down_at = self.was_down_at.map(|at| at.min(goes_on_at));
         if let Some(ceiling) = &mut self.ceiling {
             ceiling.doubted_at = ceiling.doubted_at.min(goes_on_at + ceiling.trust);
         }
@@ -239,7 +255,7 @@ impl Learned {
     }
 
     /// It seems overloaded, and is left alone until then, if it says so.
-    pub(super) fn overloaded(&mut self, permit: (bool, u32), now: Timestamp, until: Timestamp) {
+    pub(super) fn overloaded(&mut self, refused: Refused, now: Timestamp, until: Timestamp) {
         if self.rate.is_none() && self.cycle_admitted == 0 {
             return;
         }
@@ -247,7 +263,7 @@ impl Learned {
         if self.before_overload.is_none() {
             self.before_overload = Some(Box::new(self.clone()));
         }
-        self.refused(permit, now, until);
+        self.refused(refused, now, until);
         self.by_overload = true;
         if is_first {
             // What it got until now may have been little because there was little to send.
@@ -255,15 +271,18 @@ impl Learned {
         }
     }
 
-    /// It is down: what it answered last was no sign of overload.
-    pub(super) fn tripped(&mut self) {
-        if let Some(before) = self.before_overload.take() {
-            *self = Self { refusals: self.refusals, ..*before };
+    /// It seems down, and what it answered last no sign of overload. One that accepts some and falls over again and again is
+    /// overloaded after all.
+    pub(super) fn tripped(&mut self, now: Timestamp) {
+        let Some(before) = self.before_overload.take() else { return };
+        if self.was_down_at.is_none_or(|at| now.since(at) >= DOWN_AGAIN) {
+            *self = Self { refusals: self.refusals, was_down_at: Some(now), ..*before };
         }
     }
 
     /// It refused, and is left alone until then.
-    pub(super) fn refused(&mut self, (pressed, n_in_flight): (bool, u32), now: Timestamp, until: Timestamp) {
+    pub(super) fn refused(&mut self, refused: Refused, now: Timestamp, until: Timestamp) {
+        let Refused { pressed, n_in_flight, in_force } = refused;
         self.by_overload = false;
         self.undecided = true;
         self.number.get_or_insert_default().refused(n_in_flight);
@@ -273,7 +292,7 @@ impl Learned {
         let mut stretch = Stretch { admitted, lasted, cycle: until.since(began_at), refused_at: Rate::FASTEST };
         stretch.refused_at = match self.rate {
             None => Rate::over(admitted, lasted),
-            Some(rate) if pressed => rate,
+            Some(rate) if pressed => rate.min(in_force),
             // Without a queue behind it the pace was not what we really sent.
             Some(rate) => stretch.at_least().max(rate.percent(50)),
         };

@@ -184,3 +184,23 @@ fn answers_that_take_longer_than_a_throttle_do_not_raise_the_pace_for_ever() {
     }
     assert!(refused < 20, "{refused} of 100 were followed by one that was refused");
 }
+
+#[test]
+fn a_receiver_that_falls_over_again_under_load_is_overloaded_and_not_down() {
+    let mut bench = Bench::new();
+    let mut learned = Vec::new();
+    for _ in 0..3 {
+        for _ in 0..20 {
+            bench.send_when_allowed(OK);
+        }
+        while !bench.gate.state().breaker.is_tripped() {
+            bench.wait_for_all();
+            for permit in bench.admit_all() {
+                bench.settle(permit, overload(None));
+            }
+        }
+        learned.push(bench.gate.state().pace.learned());
+    }
+    assert_eq!(learned[0], None, "the first time it may have been down");
+    assert!(learned[1].is_some() && learned[2].is_some(), "{learned:?}");
+}
