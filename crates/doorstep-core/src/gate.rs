@@ -267,8 +267,10 @@ impl Gate {
                 if matches!(status, 502..=504) {
                     self.state.concurrency.narrow(&permit, limits);
                 }
-                // One that came alone, with nothing else under way, shows no overload.
-                if status == 503 && !permit.probe && (permit.pressed || permit.n_in_flight > 1) {
+                // One that came alone, with no pace to hold it back, shows no overload, nor does one from before the breaker tripped.
+                let is_load = permit.pressed || permit.n_in_flight > 1;
+                let is_present = !permit.probe && permit.breaker_generation == self.state.breaker.generation();
+                if status == 503 && is_load && is_present {
                     let until = now + wait.unwrap_or_default().min(limits.wait_max);
                     self.state.pace.overloaded(&permit, limits, now, until);
                 }

@@ -40,8 +40,21 @@ pub(super) struct Paced {
 
 /// Requests over time, in millionths of a request per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(from = "u64", into = "u64")]
 pub struct Rate(u64);
+
+impl From<u64> for Rate {
+    /// Whatever was stored.
+    fn from(micros: u64) -> Self {
+        Self::from_micros(micros)
+    }
+}
+
+impl From<Rate> for u64 {
+    fn from(rate: Rate) -> Self {
+        rate.0
+    }
+}
 
 impl Rate {
     /// The slowest pace there is: one request an hour.
@@ -209,7 +222,12 @@ impl Pace {
     pub(super) fn refused(&mut self, permit: &Permit, limits: &GateLimits, now: Timestamp, until: Timestamp) {
         if learns_from(permit, limits) {
             let before = self.learned.rate();
-            self.learned.refused(self.refusal_of(permit, limits), now, until);
+            if permit.paced.refusals == self.learned.refusals() {
+                self.learned.refused(refusal_of(permit, None), now, until);
+            } else {
+                // An overload that began since has taught from it.
+                self.learned.refused_too(permit.paced.refusals, permit.n_in_flight);
+            }
             self.note_since(before, now);
         }
         self.resumes_at(until);
@@ -237,14 +255,11 @@ impl Pace {
     pub(super) fn overloaded(&mut self, permit: &Permit, limits: &GateLimits, now: Timestamp, until: Timestamp) {
         if learns_from(permit, limits) && permit.paced.refusals == self.learned.refusals() {
             let before = self.learned.rate();
-            self.learned.overloaded(self.refusal_of(permit, limits), now, until);
+            let in_force = self.rate(limits);
+            self.learned.overloaded(refusal_of(permit, Some(in_force)), now, until);
             self.note_since(before, now);
             self.resumes_at(until);
         }
-    }
-
-    fn refusal_of(&self, permit: &Permit, limits: &GateLimits) -> Refused {
-        Refused { pressed: permit.pressed, n_in_flight: permit.n_in_flight, in_force: self.rate(limits) }
     }
 
     fn note_since(&mut self, before: Option<Rate>, now: Timestamp) {
@@ -291,6 +306,10 @@ impl Pace {
         self.recovery.begin(limits, at, now);
         self.next_at = self.next_at.max(micros(at));
     }
+}
+
+fn refusal_of(permit: &Permit, in_force: Option<Rate>) -> Refused {
+    Refused { pressed: permit.pressed, n_in_flight: permit.n_in_flight, in_force }
 }
 
 fn learns_from(permit: &Permit, limits: &GateLimits) -> bool {

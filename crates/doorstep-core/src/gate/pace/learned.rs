@@ -74,8 +74,8 @@ struct Unanswered {
 pub(super) struct Refused {
     pub(super) pressed: bool,
     pub(super) n_in_flight: u32,
-    /// The pace that was kept to: the learned one, or another that was slower.
-    pub(super) in_force: Rate,
+    /// The pace that was kept to, if it may have been slower than the learned one.
+    pub(super) in_force: Option<Rate>,
 }
 
 /// What was admitted between a throttle's end and the next refusal.
@@ -145,6 +145,9 @@ const OVERLOADED_MIN: u64 = 1;
 /// A receiver that trips again within this time, having accepted some in between, is overloaded and not down.
 const DOWN_AGAIN: Millis = Millis::from_mins(30);
 
+/// Before the first refusal, what was admitted counts for about this long.
+const RECENT: Millis = Millis::from_mins(1);
+
 /// Windows that people choose for their limits.
 const ROUND_WINDOWS: [Millis; 5] =
     [Millis::from_secs(1), Millis::from_secs(10), Millis::from_mins(1), Millis::from_mins(15), Millis::from_hours(1)];
@@ -182,7 +185,7 @@ impl Learned {
     /// A cycle has begun by then, and a ceiling is trusted from then at most.
     pub(super) fn notice_clock(&mut self, goes_on_at: Timestamp) {
         if let Some(number) = &mut self.number {
-            number.notice_clock(goes_on_at + TRUST_MAX);
+            number.notice_clock(goes_on_at + TRUST_MAX.times(TRUST_GROWTH));
         }
         self.cycle_began_at = self.cycle_began_at.map(|began_at| began_at.min(goes_on_at));
         self.was_down_at = self.was_down_at.map(|at| at.min(goes_on_at));
@@ -213,11 +216,17 @@ impl Learned {
             _ => return,
         }
         self.before_overload = None;
+        self.keep_recent(now);
         self.cycle_began_at.get_or_insert(now);
         self.cycle_admitted = self.cycle_admitted.saturating_add(1);
         if let Some(limit) = self.at_once() {
             let trust = self.trust();
-            return self.number.get_or_insert_default().probes(n_in_flight >= limit, trust, now);
+            let is_bound = n_in_flight >= limit.min(limits.concurrency);
+            if self.number.get_or_insert_default().probes(is_bound, limits.concurrency, trust, now) {
+                // At the configured number there is nothing left to learn.
+                (self.rate, self.ceiling) = (None, None);
+            }
+            return;
         }
         let Some(rate) = self.rate.filter(|_| pressed) else { return };
         let grown = match &mut self.ceiling {
@@ -236,6 +245,17 @@ impl Learned {
         }
     }
 
+    /// Before the first refusal there may be weeks in which there was little to send: they say nothing about what it admits.
+    fn keep_recent(&mut self, now: Timestamp) {
+        let Some(began_at) = self.cycle_began_at.filter(|_| self.rate.is_none()) else { return };
+        let lasted = now.since(began_at);
+        if lasted >= RECENT.times(2) {
+            let kept = u128::from(self.cycle_admitted) * u128::from(RECENT.0) / u128::from(lasted.0);
+            self.cycle_admitted = u64::try_from(kept).unwrap_or(u64::MAX);
+            self.cycle_began_at = Some(now - RECENT);
+        }
+    }
+
     /// It belongs to the stretch that the refusal ended.
     fn admitted_late(&mut self) {
         if let Some(unanswered) = self.unanswered.take() {
@@ -243,8 +263,12 @@ impl Learned {
             stretch.admitted = 1;
             return self.conclude(stretch, until);
         }
+        let in_trial = self.at_once().is_some();
         let Some(stretch) = &mut self.last_stretch else { return };
         stretch.admitted = stretch.admitted.saturating_add(1);
+        if in_trial {
+            return;
+        }
         self.stretches.admitted_late();
         if let Some(shortest) = self.shortest_stretch.as_mut().filter(|shortest| shortest.lasted == stretch.lasted) {
             shortest.admitted = stretch.admitted;
@@ -276,7 +300,9 @@ impl Learned {
     pub(super) fn tripped(&mut self, now: Timestamp) {
         let Some(before) = self.before_overload.take() else { return };
         if self.was_down_at.is_none_or(|at| now.since(at) >= DOWN_AGAIN) {
-            *self = Self { refusals: self.refusals, was_down_at: Some(now), ..*before };
+            // What is still under way belongs to no stretch that is known.
+            let refusals = self.refusals.wrapping_add(2);
+            *self = Self { refusals, was_down_at: Some(now), ..*before };
         }
     }
 
@@ -287,18 +313,19 @@ impl Learned {
         self.undecided = true;
         self.number.get_or_insert_default().refused(n_in_flight);
         self.refusals = self.refusals.wrapping_add(1);
+        self.keep_recent(now);
         let began_at = self.cycle_began_at.unwrap_or(now);
         let (admitted, lasted) = (self.cycle_admitted, now.since(began_at));
         let mut stretch = Stretch { admitted, lasted, cycle: until.since(began_at), refused_at: Rate::FASTEST };
         stretch.refused_at = match self.rate {
             None => Rate::over(admitted, lasted),
-            Some(rate) if pressed => rate.min(in_force),
+            Some(rate) if pressed => in_force.map_or(rate, |in_force| in_force.min(rate)),
             // Without a queue behind it the pace was not what we really sent.
             Some(rate) => stretch.at_least().max(rate.percent(50)),
         };
         if self.at_once().is_some() {
             // What it admitted says nothing about a pace that was not kept.
-            self.last_stretch = Some(Box::new(stretch));
+            (self.last_stretch, self.unanswered) = (Some(Box::new(stretch)), None);
         } else if self.rate.is_some() && admitted == 0 {
             // Perhaps it admits nothing at all now, which says nothing about how much it admits when it does.
             self.unanswered = Some(Box::new(Unanswered { stretch, until }));
@@ -316,7 +343,7 @@ impl Learned {
 
     /// Sending goes on after a refusal, with the pace or with a number at once.
     pub(super) fn decide(&mut self, now: Timestamp) {
-        if !std::mem::take(&mut self.undecided) {
+        if self.unanswered.is_some() || !std::mem::take(&mut self.undecided) {
             return;
         }
         let (Some(rate), Some(stretch), trust) = (self.rate, self.last_stretch.as_deref().copied(), self.trust())

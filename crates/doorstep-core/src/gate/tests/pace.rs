@@ -204,3 +204,45 @@ fn a_receiver_that_falls_over_again_under_load_is_overloaded_and_not_down() {
     assert_eq!(learned[0], None, "the first time it may have been down");
     assert!(learned[1].is_some() && learned[2].is_some(), "{learned:?}");
 }
+
+#[test]
+fn what_fails_after_the_breaker_has_tripped_teaches_no_pace() {
+    let mut bench = Bench::new();
+    for _ in 0..50 {
+        bench.pass(Millis(100)).send(OK);
+    }
+    let mut early = bench.admit_all();
+    bench.settle(early.pop().unwrap(), overload(None));
+    // It is narrowed to half, so that one leaves when others have come back.
+    for permit in early.drain(..5) {
+        bench.settle(permit, overload(None));
+    }
+    bench.wait_for_all();
+    let late = bench.admit();
+    for permit in early {
+        bench.settle(permit, overload(None));
+    }
+    while !bench.gate.state().breaker.is_tripped() {
+        bench.wait_for_all();
+        bench.send(overload(None));
+    }
+    bench.settle(late, overload(None));
+    assert_eq!(bench.gate.state().pace.learned(), None);
+}
+
+#[test]
+fn a_quiet_destination_that_refuses_a_burst_is_not_sent_to_once_an_hour() {
+    let mut bench = Bench::new();
+    for _ in 0..10 {
+        bench.pass(Millis::from_hours(7 * 24)).send(OK);
+    }
+    bench.pass(Millis::from_hours(7 * 24));
+    let mut permits = bench.admit_all();
+    let refused = permits.pop().unwrap();
+    bench.settle(refused, refusal(1));
+    for permit in permits {
+        bench.settle(permit, OK);
+    }
+    let learned = bench.gate.state().pace.learned().unwrap();
+    assert!(learned >= Rate::over(8, Millis::from_mins(1)), "{learned:?}");
+}

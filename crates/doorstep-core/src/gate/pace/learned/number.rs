@@ -47,8 +47,10 @@ const RAISE_SHARE: u32 = 8;
 const RAISES_PER_PROBE: u64 = 6;
 /// Requests are spaced so that so many times as many could be sent as are answered.
 const SPACING: u64 = 3;
-/// Each answer counts for one part in so many.
+/// Each answer counts for one part in so many …
 const TOOK_SHARE: u32 = 8;
+/// … and for no more than this: the clock may have been set.
+const TOOK_MAX: u32 = 60_000;
 /// Each refused probe doubles the time to the next one, so many times.
 const PROBES_MAX: u32 = 3;
 
@@ -63,12 +65,13 @@ impl Number {
 
     /// Requests are spaced, so that more in flight is no burst: a receiver that counts per time would refuse that, too.
     pub(super) fn spacing(&self) -> Option<Rate> {
-        self.limit.map(|limit| Rate::over(u64::from(limit) * SPACING, Millis(self.took.max(1).into())))
+        self.limit.map(|limit| Rate::over(u64::from(limit) * SPACING, Millis(self.took.clamp(1, TOOK_MAX).into())))
     }
 
     pub(super) fn answered(&mut self, took: Millis) {
-        let took = u32::try_from(took.0).unwrap_or(u32::MAX);
-        self.took = if self.took == 0 { took } else { self.took - self.took / TOOK_SHARE + took / TOOK_SHARE };
+        let took = u32::try_from(took.0).unwrap_or(TOOK_MAX).min(TOOK_MAX);
+        let before = if self.took == 0 { took } else { self.took.min(TOOK_MAX) };
+        self.took = before - before / TOOK_SHARE + took / TOOK_SHARE;
     }
 
     pub(super) fn admitted(&mut self, n_in_flight: u32) {
@@ -111,7 +114,7 @@ impl Number {
         self.raised_at = now + probe_after;
     }
 
-    /// A stretch of the trial ended. `better`: more got done in it than the pace would have.
+    /// A stretch of the trial ended. `better`: clearly more got done in it than the pace would have.
     pub(super) fn judged(&mut self, better: bool, probe_after: Millis, now: Timestamp) {
         let mut probe_after = probe_after;
         if let Some(held) = self.held.take() {
@@ -129,9 +132,14 @@ impl Number {
         self.raised_at = now + probe_after;
     }
 
-    /// More may be admitted by now.
-    pub(super) fn probes(&mut self, is_bound: bool, probe_after: Millis, now: Timestamp) {
-        if let Some(limit) = self.limit.filter(|_| is_bound && now >= self.raised_at) {
+    /// More may be admitted by now. Says so if it has come to `cap`, what is configured, and is over.
+    pub(super) fn probes(&mut self, is_bound: bool, cap: u32, probe_after: Millis, now: Timestamp) -> bool {
+        let due = self.limit.filter(|_| is_bound && now >= self.raised_at);
+        if due.is_some_and(|limit| limit >= cap) {
+            (self.limit, self.held) = (None, None);
+            return true;
+        }
+        if let Some(limit) = due {
             if self.held.is_some() {
                 self.refused_probes = 0;
             }
@@ -140,6 +148,7 @@ impl Number {
             self.limit = Some(limit.saturating_add(self.step));
             self.raised_at = now + Millis(probe_after.0 / RAISES_PER_PROBE);
         }
+        false
     }
 
     fn is_apart(&self) -> bool {
@@ -204,20 +213,20 @@ mod tests {
     #[test]
     fn more_are_tried_once_in_a_while_and_taken_back_if_refused() {
         let mut number = three_at_once();
-        number.probes(true, TRUST, T0);
+        number.probes(true, 50, TRUST, T0);
         assert_eq!(number.limit(), Some(3), "not yet");
         let at = T0 + TRUST;
-        number.probes(false, TRUST, at);
+        number.probes(false, 50, TRUST, at);
         assert_eq!(number.limit(), Some(3), "there is not enough to send");
-        number.probes(true, TRUST, at);
+        number.probes(true, 50, TRUST, at);
         assert_eq!(number.limit(), Some(4));
         // One was admitted with four in flight: it was just answered when the next one left.
         stretch(&mut number, 4, 4);
         number.judged(true, TRUST, at);
         assert_eq!(number.limit(), Some(3));
-        number.probes(true, TRUST, at + TRUST);
+        number.probes(true, 50, TRUST, at + TRUST);
         assert_eq!(number.limit(), Some(3), "the next one comes later");
-        number.probes(true, TRUST, at + TRUST.times(2));
+        number.probes(true, 50, TRUST, at + TRUST.times(2));
         assert_eq!(number.limit(), Some(4));
     }
 
@@ -227,11 +236,15 @@ mod tests {
         let mut now = T0 + TRUST;
         let mut limits = Vec::new();
         for _ in 0..5 {
-            number.probes(true, TRUST, now);
+            number.probes(true, 50, TRUST, now);
             limits.extend(number.limit());
             now = now + Millis(TRUST.0 / RAISES_PER_PROBE);
         }
         assert_eq!(limits, [4, 6, 10, 18, 34]);
+        number.probes(true, 50, TRUST, now);
+        assert_eq!(number.limit(), Some(66));
+        assert!(number.probes(true, 50, TRUST, now + TRUST), "more than is configured: it is over");
+        assert_eq!(number.limit(), None);
     }
 
     #[test]
@@ -254,5 +267,8 @@ mod tests {
         }
         assert_eq!(number.spacing(), Some(Rate::per_second(30)));
         assert_eq!(Number::default().spacing(), None);
+        // A clock that was set forward by a year.
+        number.answered(Millis::from_hours(24 * 365));
+        assert!(number.spacing() >= Some(Rate::per_second(1)), "{:?}", number.spacing());
     }
 }
