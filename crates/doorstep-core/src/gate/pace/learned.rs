@@ -8,7 +8,8 @@
 //! A third fact helps with receivers that do not say when to come back, where each refusal costs a long wait: if as many
 //! were admitted in a short stretch as in a long one, they are counted per window, and people choose round windows.
 //!
-//! All of that holds for a limit. Refusals that come by chance teach nothing about the pace: see [`chance`].
+//! All of that holds for a limit over time. Refusals that come by chance teach nothing about the pace: see [`chance`]. Those that go with
+//! the number at once teach that number instead: see [`number`]. A 503 between successes teaches as a refusal does.
 
 mod chance;
 mod number;
@@ -385,7 +386,7 @@ impl Learned {
 
     fn below_new_ceiling(&mut self, stretch: Stretch, until: Timestamp) -> Rate {
         self.stretches.add(stretch.admitted, stretch.refused_at);
-        if let Some(fastest) = self.stretches.fastest_by_chance() {
+        if let Some(fastest) = self.stretches.fastest_by_chance(stretch.cycle > stretch.lasted) {
             // A slower pace would save no refusal. A faster one is tried, in case it was cut for nothing before.
             let ceiling = fastest.percent(CHANCE_RAISE_PERCENT);
             self.ceiling = Some(Box::new(Ceiling::after(None, ceiling, stretch.trust(), until)));

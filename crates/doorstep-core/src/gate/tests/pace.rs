@@ -246,3 +246,17 @@ fn a_quiet_destination_that_refuses_a_burst_is_not_sent_to_once_an_hour() {
     let learned = bench.gate.state().pace.learned().unwrap();
     assert!(learned >= Rate::over(8, Millis::from_mins(1)), "{learned:?}");
 }
+
+#[test]
+fn a_receiver_of_which_one_part_in_three_is_broken_is_not_sent_to_ever_more_slowly() {
+    let mut bench = Bench::new();
+    let mut dice = SeededDice::new(7);
+    for _ in 0..2_000 {
+        bench.wait_for_all();
+        let other = bench.admit();
+        let fails = dice.roll().up_to(Millis(99)) < Millis(30);
+        bench.pass(Millis(5)).settle(other, if fails { overload(None) } else { OK });
+    }
+    let lasted = bench.now.since(T0);
+    assert!(lasted < Millis::from_mins(10), "2,000 requests took {lasted}");
+}

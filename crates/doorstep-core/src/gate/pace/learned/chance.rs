@@ -27,7 +27,8 @@ const COMPARED: usize = 8;
 const IRREGULAR: u64 = 3;
 /// … or so many times, once they were found to end by chance.
 const STILL_IRREGULAR: u64 = 2;
-/// Fewer than so many on average are no chance: that would be a receiver that refuses one in five or more, whatever it gets.
+/// Fewer than so many on average are no chance where each refusal costs a wait: that would be a receiver that refuses one in six or more,
+/// whatever it gets. Where it costs none, a receiver of which one part in three is broken must not be sent to ever more slowly.
 const ADMITTED_MIN: u64 = 5;
 /// Of the slower half, no more than so many times as many were admitted as of the faster half.
 const AS_MANY: u64 = 4;
@@ -49,9 +50,9 @@ impl Stretches {
     }
 
     /// The fastest pace at which it refused lately, if it refuses by chance.
-    pub(super) fn fastest_by_chance(&mut self) -> Option<Rate> {
-        self.by_chance =
-            self.last.len() == COMPARED && !self.is_frequent() && self.is_irregular() && !self.depends_on_pace();
+    pub(super) fn fastest_by_chance(&mut self, costs_a_wait: bool) -> Option<Rate> {
+        let is_frequent = costs_a_wait && self.is_frequent();
+        self.by_chance = self.last.len() == COMPARED && !is_frequent && self.is_irregular() && !self.depends_on_pace();
         self.by_chance.then(|| self.last.iter().map(|short| short.refused_at).max())?
     }
 
@@ -96,32 +97,32 @@ mod tests {
 
     #[test]
     fn as_many_at_any_pace_and_irregular_is_chance() {
-        assert_eq!(stretches(IRREGULAR).fastest_by_chance(), Some(Rate::per_second(100)));
+        assert_eq!(stretches(IRREGULAR).fastest_by_chance(true), Some(Rate::per_second(100)));
     }
 
     #[test]
     fn about_as_many_each_time_is_a_limit() {
         let window = [(100, 100), (103, 90), (98, 80), (100, 70), (1, 60), (101, 50), (100, 40), (99, 30)];
-        assert_eq!(stretches(window).fastest_by_chance(), None);
+        assert_eq!(stretches(window).fastest_by_chance(true), None);
     }
 
     #[test]
     fn many_more_at_a_slower_pace_is_a_limit() {
         let bucket = [(10, 100), (12, 90), (14, 80), (17, 70), (30, 60), (60, 50), (120, 40), (400, 30)];
-        assert_eq!(stretches(bucket).fastest_by_chance(), None);
+        assert_eq!(stretches(bucket).fastest_by_chance(true), None);
     }
 
     #[test]
     fn chance_once_found_is_believed_while_stretches_still_differ_twofold() {
         let mut seen = stretches(IRREGULAR);
-        assert!(seen.fastest_by_chance().is_some());
+        assert!(seen.fastest_by_chance(true).is_some());
         let twofold = [(30, 50), (44, 50), (20, 50), (35, 50), (48, 50), (18, 50), (25, 50), (40, 50)];
         for (admitted, per_second) in twofold {
             seen.add(admitted, Rate::per_second(per_second));
-            assert!(seen.fastest_by_chance().is_some(), "{seen:?}");
+            assert!(seen.fastest_by_chance(true).is_some(), "{seen:?}");
         }
-        assert_eq!(seen.fastest_by_chance(), Some(Rate::per_second(50)));
-        assert_eq!(stretches(twofold).fastest_by_chance(), None, "not found to begin with");
+        assert_eq!(seen.fastest_by_chance(true), Some(Rate::per_second(50)));
+        assert_eq!(stretches(twofold).fastest_by_chance(true), None, "not found to begin with");
     }
 
     #[test]
@@ -131,7 +132,7 @@ mod tests {
         seen.add(u64::MAX, Rate::FASTEST);
         assert_eq!(seen.last.len(), COMPARED);
         // Sums of such numbers do not overflow.
-        assert_ne!(seen.fastest_by_chance(), Some(Rate::SLOWEST));
+        assert_ne!(seen.fastest_by_chance(true), Some(Rate::SLOWEST));
     }
 
     #[test]
