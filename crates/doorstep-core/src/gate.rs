@@ -58,12 +58,15 @@ pub enum Admission {
 #[must_use = "a permit that is never settled or released takes its slot for ever"]
 pub struct Permit {
     throttle_episode: u32,
+    maintenances: u32,
     breaker_generation: u32,
     narrowings: u32,
     /// When it left.
     at: Timestamp,
     /// Requests in flight, with this one.
     n_in_flight: u32,
+    /// With it, as many were in flight as were allowed when it left.
+    bound: bool,
     probe: bool,
     pressed: bool,
     paced: Paced,
@@ -212,10 +215,12 @@ impl Gate {
         self.probe_in_flight |= probe;
         Admission::Go(Permit {
             throttle_episode: self.state.throttle.episode(),
+            maintenances: self.state.throttle.maintenances(),
             breaker_generation: self.state.breaker.generation(),
             narrowings: self.state.concurrency.narrowings(),
             at: now,
             n_in_flight: self.in_flight,
+            bound: self.in_flight >= self.state.concurrency.limit(limits),
             probe,
             pressed: self.state.pace.is_pressed(limits, now),
             paced: self.state.pace.spend(limits, now),
@@ -264,8 +269,12 @@ impl Gate {
             Outcome::Failed { status, wait } => {
                 self.state.suspension.answered();
                 // These say "too busy"; a plain 500 says only that this one went wrong.
-                if matches!(status, 502..=504) {
-                    self.state.concurrency.narrow(&permit, limits);
+                match status {
+                    502 | 504 => self.state.concurrency.narrow(&permit, limits),
+                    503 if self.state.pace.refuses_by_chance() => {}
+                    // It may have been one part of many that is broken.
+                    503 => self.state.concurrency.narrow_a_little(&permit, limits),
+                    _ => {}
                 }
                 // One that came alone, with no pace to hold it back, shows no overload, nor does one from before the breaker tripped.
                 let is_load = permit.pressed || permit.n_in_flight > 1;
@@ -274,7 +283,12 @@ impl Gate {
                     let until = now + wait.unwrap_or_default().min(limits.wait_max);
                     self.state.pace.overloaded(&permit, limits, now, until);
                 }
-                changes.extend(self.fails(&permit, limits, now, jitter));
+                // It counts once that it is unavailable, however many requests were on their way.
+                let says_when = outcome.is_maintenance() && wait > Some(Millis::ZERO);
+                let counts = !says_when || self.state.throttle.is_news(&permit) || permit.probe;
+                if counts {
+                    changes.extend(self.fails(&permit, limits, now, jitter));
+                }
                 if let Some(wait) = wait.filter(|_| outcome.is_maintenance()) {
                     changes.extend(self.unavailable(wait, limits, now, jitter));
                 }

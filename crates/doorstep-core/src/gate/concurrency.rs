@@ -19,6 +19,9 @@ pub struct Concurrency {
     ramping: bool,
     /// Counts the narrowings: one overload narrows once, however many requests it catches.
     narrowings: u32,
+    /// What it was before it was narrowed a little.
+    #[serde(default)]
+    before_narrowing: Option<u32>,
     /// Slots opened beyond [`OPEN_AT_FIRST`]: each success opens one more, up to the cap.
     #[serde(default)]
     opened: u32,
@@ -32,6 +35,9 @@ pub struct Concurrency {
 
 /// A destination that is not known yet meets this many requests at once, the default cap, whatever its own cap is.
 const OPEN_AT_FIRST: u32 = 10;
+
+/// A single 503 narrows by one part in so many.
+const LITTLE: u32 = 8;
 
 impl Concurrency {
     pub fn limit(&self, limits: &GateLimits) -> u32 {
@@ -61,9 +67,8 @@ impl Concurrency {
             return;
         }
         let limit = self.limit(limits);
-        let is_bound = permit.n_in_flight >= limit;
         let climb = self.climb.get_or_insert_default();
-        climb.answered(now.since(permit.at), is_bound, limit, limits.concurrency, now);
+        climb.answered(now.since(permit.at), permit.bound, limit, limits.concurrency, now);
     }
 
     /// The breaker tripped.
@@ -100,7 +105,28 @@ impl Concurrency {
             return;
         }
         self.narrowings = self.narrowings.wrapping_add(1);
+        self.before_narrowing = None;
         self.narrowed_to = Some((self.limit(limits) / 2).max(1));
+        (self.credit, self.ramping) = (0, false);
+    }
+
+    /// A sign of overload, unless it was this request alone: a little narrower. A second one of the same round narrows as
+    /// [`Concurrency::narrow`] does.
+    pub(super) fn narrow_a_little(&mut self, permit: &Permit, limits: &GateLimits) {
+        let round = self.narrowings.wrapping_sub(permit.narrowings);
+        let limit = if round == 0 {
+            let limit = self.limit(limits);
+            self.narrowings = self.narrowings.wrapping_add(1);
+            self.before_narrowing = Some(limit);
+            limit - (limit / LITTLE).max(1)
+        } else if round == 1
+            && let Some(before) = self.before_narrowing.take()
+        {
+            before / 2
+        } else {
+            return;
+        };
+        self.narrowed_to = Some(limit.max(1));
         (self.credit, self.ramping) = (0, false);
     }
 

@@ -21,6 +21,14 @@ pub struct Pace {
     /// Microseconds since the epoch: when the next request is on time. Earlier ones use up the burst.
     next_at: i64,
     learned: Learned,
+    /// The same at the configured rate, which a burst after a wait must keep to as well.
+    #[serde(default)]
+    configured_next_at: i64,
+    /// After a wait, where refusals come by chance: how many more may leave at once, and how many have.
+    #[serde(default)]
+    burst_left: u32,
+    #[serde(default)]
+    burst_sent: u32,
     /// Since when there has been a learned pace.
     #[serde(default)]
     learned_since: Option<Timestamp>,
@@ -36,6 +44,8 @@ pub(super) struct Paced {
     pinned: bool,
     /// How often the receiver had refused by then.
     refusals: u32,
+    /// Its place in a burst after a wait, from 1 on.
+    position: Option<u32>,
 }
 
 /// Requests over time, in millionths of a request per second.
@@ -69,6 +79,11 @@ impl Rate {
     pub fn over(n: u64, span: Millis) -> Self {
         let micros = u128::from(n) * 1_000_000_000 / u128::from(span.0.max(1));
         Self::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+    }
+
+    /// How long `n` requests take.
+    fn time_for(self, n: u64) -> Millis {
+        Millis(u64::try_from(u128::from(n) * 1_000_000_000 / u128::from(self.0.max(1))).unwrap_or(u64::MAX))
     }
 
     fn from_micros(micros: u64) -> Self {
@@ -155,7 +170,23 @@ impl Pace {
         [limits.pinned.or(self.learned.rate()), self.recovery.rate()]
     }
 
+    /// Whether the receiver was found to refuse by chance, whatever it is sent.
+    pub(super) fn refuses_by_chance(&self) -> bool {
+        self.learned.refuses_by_chance()
+    }
+
+    fn in_burst(&self, limits: &GateLimits, now: Timestamp) -> bool {
+        self.burst_left > 0
+            && limits.pinned.is_none()
+            && self.recovery.rate().is_none()
+            && self.learned.rate().is_some()
+            && self.configured_next_at.saturating_sub(configured_burst(limits, -1)) <= micros(now)
+    }
+
     pub(super) fn hold(&self, limits: &GateLimits, now: Timestamp) -> Option<Hold> {
+        if self.in_burst(limits, now) {
+            return None;
+        }
         let tolerance = (self.burst(limits) - 1).saturating_mul(self.rate(limits).interval());
         let admits_at = self.next_at.saturating_sub(tolerance);
         if admits_at <= micros(now) {
@@ -169,8 +200,11 @@ impl Pace {
     /// A clock that was set back must not hold a request for longer than the pace itself asks, nor keep it slow for
     /// longer than its own terms. `goes_on_at`: now, or when the throttle ends.
     pub(super) fn notice_clock(&mut self, limits: &GateLimits, now: Timestamp, goes_on_at: Timestamp) {
-        let ahead = self.burst(limits).saturating_mul(self.rate(limits).interval());
+        let burst = self.burst(limits).saturating_add(i64::from(self.burst_sent));
+        let ahead = burst.saturating_mul(self.rate(limits).interval());
         self.next_at = self.next_at.min(micros(now).saturating_add(ahead).max(micros(goes_on_at)));
+        let configured = micros(now).saturating_add(configured_burst(limits, 0));
+        self.configured_next_at = self.configured_next_at.min(configured);
         self.learned.notice_clock(goes_on_at);
         self.learned_since = self.learned_since.map(|since| since.min(now));
         self.recovery.notice_clock(goes_on_at);
@@ -184,11 +218,28 @@ impl Pace {
 
     /// Takes one request's place.
     pub(super) fn spend(&mut self, limits: &GateLimits, now: Timestamp) -> Paced {
+        let position = self.takes_from_burst(limits, now);
         let (now, from, interval) = (micros(now), self.next_at, self.rate(limits).interval());
         // A request that comes a little late does not push back those after it.
         let on_time = if now.saturating_sub(self.next_at) <= LATENESS { self.next_at } else { now };
         self.next_at = on_time.saturating_add(interval);
-        Paced { from, to: self.next_at, pinned: limits.pinned.is_some(), refusals: self.learned.refusals() }
+        self.configured_next_at = self.configured_next_at.max(now).saturating_add(limits.rate.interval());
+        let refusals = self.learned.refusals();
+        Paced { from, to: self.next_at, pinned: limits.pinned.is_some(), refusals, position }
+    }
+
+    /// A burst takes the places of as many later requests: on the whole the pace is kept. The first one after it counts as the last of
+    /// it: it tells whether the burst left room.
+    fn takes_from_burst(&mut self, limits: &GateLimits, now: Timestamp) -> Option<u32> {
+        if self.in_burst(limits, now) {
+            self.burst_left -= 1;
+            self.burst_sent = self.burst_sent.saturating_add(1);
+            return Some(self.burst_sent);
+        }
+        match std::mem::take(&mut self.burst_sent) {
+            0 => None,
+            sent => Some(sent.saturating_add(1)),
+        }
     }
 
     /// A request was not made after all. If others have taken later places since, this one is lost: to give it to another would
@@ -204,7 +255,12 @@ impl Pace {
         if learns_from(permit, limits) {
             let before = self.learned.rate();
             self.learned.answered(now.since(permit.at));
-            self.learned.succeeded(permit.paced.refusals, (permit.pressed, permit.n_in_flight), limits, now);
+            self.learned.succeeded(
+                permit.paced.refusals,
+                (permit.pressed, permit.n_in_flight, permit.paced.position),
+                limits,
+                now,
+            );
             self.note_since(before, now);
         } else {
             // What is admitted at a pinned pace is not counted: the count goes on when the pin is taken away.
@@ -226,16 +282,23 @@ impl Pace {
                 self.learned.refused(refusal_of(permit, None), now, until);
             } else {
                 // An overload that began since has taught from it.
-                self.learned.refused_too(permit.paced.refusals, permit.n_in_flight);
+                self.learned.refused_too(permit.paced.refusals, permit.n_in_flight, permit.paced.position);
             }
             self.note_since(before, now);
         }
         self.resumes_at(until);
+        self.waits(limits, now, until);
+    }
+
+    /// A wait begins, and a burst may follow it.
+    fn waits(&mut self, limits: &GateLimits, now: Timestamp, until: Timestamp) {
+        self.burst_left = self.learned.next_burst(until.since(now)).min(limits.burst).saturating_sub(1);
+        self.burst_sent = 0;
     }
 
     /// It refused another of those that were on their way, and is left alone until then.
     pub(super) fn refused_too(&mut self, permit: &Permit, until: Timestamp) {
-        self.learned.refused_too(permit.paced.refusals, permit.n_in_flight);
+        self.learned.refused_too(permit.paced.refusals, permit.n_in_flight, permit.paced.position);
         self.resumes_at(until);
     }
 
@@ -259,6 +322,7 @@ impl Pace {
             self.learned.overloaded(refusal_of(permit, Some(in_force)), now, until);
             self.note_since(before, now);
             self.resumes_at(until);
+            self.waits(limits, now, until);
         }
     }
 
@@ -272,7 +336,7 @@ impl Pace {
 
     /// Forgets what throttling has taught.
     pub(super) fn forget_learned(&mut self) {
-        (self.learned, self.learned_since) = (Learned::default(), None);
+        (self.learned, self.learned_since, self.burst_left) = (Learned::default(), None, 0);
     }
 
     pub(super) fn resumes_at(&mut self, until: Timestamp) {
@@ -284,17 +348,20 @@ impl Pace {
     /// again.
     pub(super) fn cleared(&mut self, limits: &GateLimits, now: Timestamp) {
         self.learned.resumes_at(now);
+        self.burst_left = 0;
         let ahead = self.burst(limits).saturating_mul(limits.rate.interval());
         self.next_at = self.next_at.min(micros(now).saturating_add(ahead));
     }
 
     /// Nothing is sent from now on, by a person's wish or the receiver's.
     pub(super) fn paused(&mut self, now: Timestamp) {
+        self.burst_left = 0;
         self.recovery.paused(now);
     }
 
     /// Nothing is sent from now on, because it fails.
     pub(super) fn tripped(&mut self, now: Timestamp) {
+        self.burst_left = 0;
         let before = self.learned.rate();
         self.learned.tripped(now);
         self.note_since(before, now);
@@ -309,11 +376,16 @@ impl Pace {
 }
 
 fn refusal_of(permit: &Permit, in_force: Option<Rate>) -> Refused {
-    Refused { pressed: permit.pressed, n_in_flight: permit.n_in_flight, in_force }
+    Refused { pressed: permit.pressed, n_in_flight: permit.n_in_flight, position: permit.paced.position, in_force }
 }
 
 fn learns_from(permit: &Permit, limits: &GateLimits) -> bool {
     limits.pinned.is_none() && !permit.paced.pinned
+}
+
+/// The time that the configured burst takes at the configured rate, and so many requests more.
+fn configured_burst(limits: &GateLimits, more: i64) -> i64 {
+    (i64::from(limits.burst.max(1)) + more).saturating_mul(limits.rate.interval())
 }
 
 /// Timers fire a little late; so much is made up for.

@@ -17,6 +17,9 @@ pub struct Throttle {
     updated_at: Timestamp,
     /// Counts the throttles, so that an answer can be told from one to an earlier request.
     episode: u32,
+    /// Counts how often it said that it is unavailable, for the same reason.
+    #[serde(default)]
+    maintenances: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +61,18 @@ impl Throttle {
 
     pub(super) fn hold(&self, now: Timestamp) -> Option<Hold> {
         self.until.filter(|until| now < *until).map(|until| Hold::until(Why::Throttle, until))
+    }
+
+    pub(super) fn maintenances(&self) -> u32 {
+        self.maintenances
+    }
+
+    /// The receiver is unavailable and says for how long. Says whether that is news: an answer to a request that was already on its way
+    /// when it said so is none.
+    pub(super) fn is_news(&mut self, permit: &Permit) -> bool {
+        let is_news = permit.maintenances == self.maintenances;
+        self.maintenances = self.maintenances.wrapping_add(u32::from(is_news));
+        is_news
     }
 
     /// A clock that was set back must not turn a minute into a year.

@@ -160,7 +160,7 @@ async fn what_a_gate_has_learned_survives_a_restart() {
     engine.stop().await;
     let engine = Engine::start(directory.path()).await;
     let view = engine.run.gates(vec![id]).await.unwrap().pop().flatten().expect("it is served again");
-    assert_eq!(view.state.concurrency.limit(&GateLimits::default()), GateLimits::default().concurrency / 2);
+    assert_eq!(view.state.concurrency.limit(&GateLimits::default()), GateLimits::default().concurrency - 1);
     engine.stop().await;
 }
 

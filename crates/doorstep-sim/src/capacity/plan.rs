@@ -112,15 +112,18 @@ impl Plan {
         let paced = (3..=20).map(|n| Self { interval: busy_micros * 20 / (known * n), ..greedy });
         let mut plans: Vec<_> = fixed.chain(paced).map(|plan| (plan.rehearse(target, REHEARSAL), plan)).collect();
         plans.sort_by_key(|(had, _)| Reverse(*had));
-        if matches!(target.limit, Limit::AtOnce(_)) {
-            // It may have been luck that nothing was refused: the first few are rehearsed again, and the best that cannot be refused.
-            let safe = plans.iter().position(|(_, plan)| plan.in_flight_max as u64 <= known);
-            let safe = safe.filter(|place| *place >= FINALISTS).map(|place| plans[place]);
-            plans.truncate(FINALISTS);
-            plans.extend(safe);
-            for (had, plan) in &mut plans {
-                *had = plan.rehearse(target, LONG_REHEARSAL);
-            }
+        // It may have been luck that nothing was refused, or that a receiver which gets slower and slower did not fall over: the first few are
+        // rehearsed again for longer, and the best of those that leave nothing to luck.
+        let leaves_no_luck = |plan: &Self| match target.limit {
+            Limit::AtOnce(_) => plan.in_flight_max as u64 <= known,
+            _ => plan.interval == 0,
+        };
+        let safe = plans.iter().position(|(_, plan)| leaves_no_luck(plan));
+        let safe = safe.filter(|place| *place >= FINALISTS).map(|place| plans[place]);
+        plans.truncate(FINALISTS);
+        plans.extend(safe);
+        for (had, plan) in &mut plans {
+            *had = plan.rehearse(target, LONG_REHEARSAL);
         }
         plans.into_iter().max_by_key(|(had, _)| *had).map_or(greedy, |(_, plan)| plan)
     }

@@ -18,6 +18,8 @@ pub struct Facts {
     pub(super) throttles_in_row: usize,
     /// The number of the first request that a later throttle may count.
     pub(super) throttle_counts_from: u64,
+    /// The number of the first request whose failure may count, after the receiver has said that it is unavailable.
+    pub(super) maintenance_counts_from: u64,
     pub(super) tripped: Option<Tripped>,
     pub(super) failures_in_row: u32,
     /// Answers to earlier requests say nothing about the present.
@@ -127,11 +129,18 @@ impl Facts {
                 self.counts(request, false, now);
             }
             Outcome::Failed { .. } | Outcome::TimedOut | Outcome::Unreachable => {
-                if let Outcome::Failed { status: 503, wait: Some(wait) } = outcome {
+                let mut is_news = true;
+                if let Outcome::Failed { status: 503, wait: Some(wait) } = outcome
+                    && *wait > Millis::ZERO
+                {
                     self.quiet_for(*wait, now);
+                    is_news = request >= self.maintenance_counts_from;
+                    self.maintenance_counts_from = self.maintenance_counts_from.max(n_requests + 1);
                 }
-                self.counts(request, true, now);
-                if self.tripped.is_none() && request >= self.row_counts_from {
+                if is_news {
+                    self.counts(request, true, now);
+                }
+                if is_news && self.tripped.is_none() && request >= self.row_counts_from {
                     self.failures_in_row += 1;
                 }
             }

@@ -12,13 +12,15 @@
 //! the number at once teach that number instead: see [`number`]. A 503 between successes teaches as a refusal does.
 
 mod chance;
+mod done;
 mod number;
 
 use serde::{Deserialize, Serialize};
 
 use super::{GateLimits, LearnedReason, Rate};
 use crate::time::{Millis, Timestamp};
-use chance::Stretches;
+use chance::Chance;
+use done::Done;
 use number::Number;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,8 +38,14 @@ pub(super) struct Learned {
     proven: Option<Rate>,
     /// Refusals in a row that came soon after the pace was resumed.
     early_refusals: u32,
+    /// Set once it has refused.
     #[serde(default)]
-    stretches: Stretches,
+    chance: Option<Box<Chance>>,
+    #[serde(default)]
+    done: Option<Box<Done>>,
+    /// The last refusal was of a burst after a wait, and says nothing about the pace.
+    #[serde(default)]
+    burst_refused: bool,
     /// Counts the refusals that ended a stretch, so that an answer can be told from one to a request of an earlier stretch.
     #[serde(default)]
     refusals: u32,
@@ -68,6 +76,9 @@ pub(super) struct Learned {
 struct Unanswered {
     stretch: Stretch,
     until: Timestamp,
+    /// So many refusals in a row.
+    #[serde(default)]
+    refusals: u32,
 }
 
 /// A request that was refused.
@@ -75,6 +86,8 @@ struct Unanswered {
 pub(super) struct Refused {
     pub(super) pressed: bool,
     pub(super) n_in_flight: u32,
+    /// Its place in a burst after a wait, from 1 on.
+    pub(super) position: Option<u32>,
     /// The pace that was kept to, if it may have been slower than the learned one.
     pub(super) in_force: Option<Rate>,
 }
@@ -105,7 +118,7 @@ struct Ceiling {
 /// With no ceiling known, the pace doubles in about this time: `ln 2 / 10 s` more per success …
 const GROWTH_PER_SUCCESS: u64 = 69_315;
 /// … but a slow one grows by no more than this per success, or it would overshoot before it hears of it.
-const GROWTH_PERCENT_MAX: u64 = 10;
+const GROWTH_PERCENT_MAX: u64 = 40;
 /// We stay at this share of the ceiling, in per cent: the rest is room for uneven arrival.
 const BELOW_CEILING_PERCENT: u64 = 97;
 /// After a refusal the pace falls to this share of what was refused: further if it was refused soon.
@@ -118,13 +131,18 @@ const EARLY_DECREASE_PERCENT: u64 = 85;
 /// Two thirds of the gap to the ceiling are closed in this time.
 const APPROACH: Millis = Millis::from_secs(60);
 /// A new ceiling is trusted for so many times the wait that a refusal cost, within these bounds: a wrong doubt costs that wait again …
-const TRUST_PER_WAIT: u64 = 60;
+const TRUST_PER_WAIT: u64 = 25;
 const TRUST_MIN: Millis = Millis::from_mins(2);
-const TRUST_MAX: Millis = Millis::from_mins(30);
-/// … and one that proved right twice as long each time, up to so many times as long.
-const TRUST_GROWTH: u64 = 8;
+const TRUST_MAX: Millis = Millis::from_mins(20);
+/// … and one that proved right twice as long each time, up to so many times as long, or up to more where so many requests take longer.
+const TRUST_GROWTH: u64 = 2;
+const TRUST_GROWTH_SLOW: u64 = 8;
+const TRUST_REQUESTS: u64 = 100;
+/// A new ceiling is trusted for at least so many requests, if they take no longer than this.
+const TRUST_REQUESTS_MIN: u64 = 40;
+const TRUST_SLOW_MAX: Millis = Millis::from_mins(5);
 /// One that rests on a guess of the window is doubted sooner.
-const TRUST_GUESSED: Millis = Millis::from_mins(15);
+const TRUST_GUESSED: Millis = Millis::from_mins(10);
 /// A doubted ceiling rises by this much, then by twice as much each time, until something gives: so many times in the time for which it
 /// was trusted, and at least once a minute.
 const RAISE_PERCENT_MIN: u64 = 3;
@@ -132,10 +150,16 @@ const RAISE_PERCENT_MAX: u64 = 100;
 const RAISE_EVERY_MAX: Millis = Millis::from_mins(1);
 const RAISES_PER_TRUST: u64 = 6;
 
-/// Where refusals come by chance, the ceiling is this share of the fastest pace that was refused lately, in per cent.
+/// Where refusals come by chance, the pace may grow to this share of what seems best, in per cent.
 const CHANCE_RAISE_PERCENT: u64 = 115;
-/// The pace goes on at this share of that fastest pace.
-const CHANCE_STEP_PERCENT: u64 = 104;
+
+/// Where refusals seemed to come by chance until the breaker tripped, the pace falls to this share, in per cent, and its ceiling is trusted
+/// for this long.
+const DECREASE_TRIPPED_PERCENT: u64 = 60;
+const TRUST_TRIPPED: Millis = Millis::from_mins(10);
+
+/// Of the wait that followed the first refusal, so much counts as time in which the receiver admitted nothing more.
+const FIRST_WAIT_MAX: Millis = Millis::from_mins(1);
 
 /// Where the number at once stands in for the pace, a stretch is long enough if it lasts so many times as long as the wait after it.
 const LONG_STRETCH: u64 = 20;
@@ -157,6 +181,19 @@ impl Learned {
     /// Requests are spaced evenly at this.
     pub(super) fn rate(&self) -> Option<Rate> {
         self.number.as_ref().and_then(|number| number.spacing()).or(self.rate)
+    }
+
+    pub(super) fn refuses_by_chance(&self) -> bool {
+        self.chance.as_ref().is_some_and(|chance| chance.is_found())
+    }
+
+    /// How many requests may leave at once after the wait that begins now.
+    pub(super) fn next_burst(&mut self, wait: Millis) -> u32 {
+        let is_paced = self.at_once().is_none();
+        match (self.rate.filter(|_| is_paced), &mut self.chance) {
+            (Some(rate), Some(chance)) => chance.next_burst(wait, rate),
+            _ => 0,
+        }
     }
 
     pub(super) fn answered(&mut self, took: Millis) {
@@ -186,7 +223,7 @@ impl Learned {
     /// A cycle has begun by then, and a ceiling is trusted from then at most.
     pub(super) fn notice_clock(&mut self, goes_on_at: Timestamp) {
         if let Some(number) = &mut self.number {
-            number.notice_clock(goes_on_at + TRUST_MAX.times(TRUST_GROWTH));
+            number.notice_clock(goes_on_at + TRUST_MAX.times(TRUST_GROWTH_SLOW));
         }
         self.cycle_began_at = self.cycle_began_at.map(|began_at| began_at.min(goes_on_at));
         self.was_down_at = self.was_down_at.map(|at| at.min(goes_on_at));
@@ -203,14 +240,25 @@ impl Learned {
     pub(super) fn succeeded(
         &mut self,
         refusals: u32,
-        (pressed, n_in_flight): (bool, u32),
+        (pressed, n_in_flight, position): (bool, u32, Option<u32>),
         limits: &GateLimits,
         now: Timestamp,
     ) {
+        if self.refusals.wrapping_sub(refusals) <= 1 {
+            self.burst_answered(position, true);
+        }
         match self.refusals.wrapping_sub(refusals) {
             0 => self.number.get_or_insert_default().admitted(n_in_flight),
             1 => {
                 self.number.get_or_insert_default().admitted_late(n_in_flight);
+                return self.admitted_late();
+            }
+            // The receiver answers so slowly that it refused others before.
+            late if self
+                .unanswered
+                .as_ref()
+                .is_some_and(|unanswered| late <= unanswered.refusals.saturating_add(1)) =>
+            {
                 return self.admitted_late();
             }
             // What was learned from that stretch has been replaced since.
@@ -229,7 +277,10 @@ impl Learned {
             }
             return;
         }
-        let Some(rate) = self.rate.filter(|_| pressed) else { return };
+        let Some(rate) = self.rate.filter(|_| pressed && position.is_none()) else { return };
+        if let Some(chance) = &mut self.chance {
+            chance.admitted(rate);
+        }
         let grown = match &mut self.ceiling {
             None => rate.plus(GROWTH_PER_SUCCESS.min(rate.0 * GROWTH_PERCENT_MAX / 100)),
             Some(ceiling) => {
@@ -260,7 +311,7 @@ impl Learned {
     /// It belongs to the stretch that the refusal ended.
     fn admitted_late(&mut self) {
         if let Some(unanswered) = self.unanswered.take() {
-            let Unanswered { mut stretch, until } = *unanswered;
+            let Unanswered { mut stretch, until, .. } = *unanswered;
             stretch.admitted = 1;
             return self.conclude(stretch, until);
         }
@@ -270,12 +321,14 @@ impl Learned {
         if in_trial {
             return;
         }
-        self.stretches.admitted_late();
+        if let Some(chance) = self.chance.as_mut().filter(|_| !self.burst_refused) {
+            chance.admitted_late();
+        }
         if let Some(shortest) = self.shortest_stretch.as_mut().filter(|shortest| shortest.lasted == stretch.lasted) {
             shortest.admitted = stretch.admitted;
         }
         if self.ceiling.is_none() {
-            self.rate = self.rate.map(|rate| rate.max(stretch.at_least()));
+            self.rate = self.rate.map(|rate| rate.max(stretch.first_pace()));
         }
     }
 
@@ -304,12 +357,29 @@ impl Learned {
             // What is still under way belongs to no stretch that is known.
             let refusals = self.refusals.wrapping_add(2);
             *self = Self { refusals, was_down_at: Some(now), ..*before };
+            self.number.get_or_insert_default().tripped();
+        } else if self.refuses_by_chance()
+            && let Some(rate) = self.rate
+        {
+            // So many in a row are no chance.
+            self.number.get_or_insert_default().tripped();
+            self.chance = None;
+            self.ceiling = Some(Box::new(Ceiling::after(None, rate, TRUST_TRIPPED, now)));
+            self.rate = Some(rate.percent(DECREASE_TRIPPED_PERCENT));
+        }
+    }
+
+    fn burst_answered(&mut self, position: Option<u32>, admitted: bool) {
+        if let (Some(position), Some(chance)) = (position, &mut self.chance) {
+            chance.burst_answered(position, admitted);
         }
     }
 
     /// It refused, and is left alone until then.
     pub(super) fn refused(&mut self, refused: Refused, now: Timestamp, until: Timestamp) {
-        let Refused { pressed, n_in_flight, in_force } = refused;
+        let Refused { pressed, n_in_flight, position, in_force } = refused;
+        self.burst_refused = position.is_some();
+        self.burst_answered(position, false);
         self.by_overload = false;
         self.undecided = true;
         self.number.get_or_insert_default().refused(n_in_flight);
@@ -329,15 +399,21 @@ impl Learned {
             (self.last_stretch, self.unanswered) = (Some(Box::new(stretch)), None);
         } else if self.rate.is_some() && admitted == 0 {
             // Perhaps it admits nothing at all now, which says nothing about how much it admits when it does.
-            self.unanswered = Some(Box::new(Unanswered { stretch, until }));
+            let before = self.unanswered.take().map_or(0, |before| {
+                stretch.lasted = stretch.lasted + before.stretch.cycle;
+                stretch.cycle = stretch.cycle + before.stretch.cycle;
+                before.refusals
+            });
+            self.unanswered = Some(Box::new(Unanswered { stretch, until, refusals: before.saturating_add(1) }));
         } else {
             self.conclude(stretch, until);
         }
     }
 
     /// Another request of the stretch that ended was refused.
-    pub(super) fn refused_too(&mut self, refusals: u32, n_in_flight: u32) {
+    pub(super) fn refused_too(&mut self, refusals: u32, n_in_flight: u32, position: Option<u32>) {
         if self.refusals.wrapping_sub(refusals) == 1 {
+            self.burst_answered(position, false);
             self.number.get_or_insert_default().refused_too(n_in_flight);
         }
     }
@@ -353,13 +429,16 @@ impl Learned {
         };
         let number = self.number.get_or_insert_default();
         if number.limit().is_none() {
+            if self.burst_refused {
+                return;
+            }
             let burst = self.burst && self.ceiling.is_none();
             return number.tries(stretch.admitted, burst, trust, now);
         }
         let done = stretch.at_least();
         let is_cheap = stretch.lasted > stretch.waited().times(LONG_STRETCH);
         let better = done >= rate.percent(200) || done >= rate && is_cheap;
-        number.judged(better, trust, now);
+        number.judged(stretch.admitted, better, trust, now);
         if !better {
             self.rate = Some(rate.max(done));
         }
@@ -374,8 +453,11 @@ impl Learned {
         self.unanswered = None;
         self.burst = stretch.admitted == 0;
         self.rate = Some(match self.rate {
-            None => stretch.at_least(),
-            Some(_) => self.below_new_ceiling(stretch, until),
+            None => stretch.first_pace(),
+            Some(_) => {
+                let done = self.done.get_or_insert_default().stretch_ended(stretch.admitted, stretch.cycle);
+                self.below_new_ceiling(stretch, done, until)
+            }
         });
         self.last_stretch = Some(Box::new(stretch));
         let is_shortest = self.shortest_stretch.as_ref().is_none_or(|shortest| stretch.lasted <= shortest.lasted);
@@ -384,20 +466,26 @@ impl Learned {
         }
     }
 
-    fn below_new_ceiling(&mut self, stretch: Stretch, until: Timestamp) -> Rate {
-        self.stretches.add(stretch.admitted, stretch.refused_at);
-        if let Some(fastest) = self.stretches.fastest_by_chance(stretch.cycle > stretch.lasted) {
-            // A slower pace would save no refusal. A faster one is tried, in case it was cut for nothing before.
-            let ceiling = fastest.percent(CHANCE_RAISE_PERCENT);
+    /// `done`: what got done lately, waits included.
+    fn below_new_ceiling(&mut self, stretch: Stretch, done: Rate, until: Timestamp) -> Rate {
+        if self.burst_refused
+            && let Some(rate) = self.rate
+        {
+            return rate;
+        }
+        let chance = self.chance.get_or_insert_default();
+        if let Some(pace) = chance.stretch_ended(stretch.admitted, stretch.refused_at, stretch.waited()) {
+            let ceiling = pace.percent(CHANCE_RAISE_PERCENT);
             self.ceiling = Some(Box::new(Ceiling::after(None, ceiling, stretch.trust(), until)));
-            return fastest.percent(CHANCE_STEP_PERCENT);
+            return pace;
         }
         if let Some(restored) = self.ceiling.as_ref().and_then(|ceiling| ceiling.restored(stretch.trust(), until)) {
             self.ceiling = Some(Box::new(restored));
             return restored.rate.percent(BELOW_CEILING_PERCENT).min(stretch.refused_at);
         }
         self.proven = self.proven.filter(|proven| *proven <= stretch.refused_at);
-        let at_least = self.proven.map_or(stretch.at_least(), |proven| proven.max(stretch.at_least()));
+        let done = done.max(stretch.at_least());
+        let at_least = self.proven.map_or(done, |proven| proven.max(done));
         let others = [&self.last_stretch, &self.shortest_stretch];
         let per_window = others.into_iter().flatten().find_map(|other| stretch.limit_per_window(**other));
         // A guess that contradicts what we know is none.
@@ -405,12 +493,12 @@ impl Learned {
         let early = stretch.lasted < EARLY;
         self.early_refusals = if early { self.early_refusals.saturating_add(1) } else { 0 };
         let ceiling = match per_window {
-            Some(limit) => limit.max(stretch.at_least()).min(stretch.refused_at),
+            Some(limit) => limit.max(done).min(stretch.refused_at),
             // What was refused so soon, again and again, is well above what it admits.
             None if self.early_refusals >= EARLY_IN_ROW => {
                 stretch.refused_at.percent(EARLY_DECREASE_PERCENT).max(stretch.at_least())
             }
-            None => stretch.refused_at,
+            None => stretch.refused_at.max(done),
         };
         let trust = if per_window.is_some() { TRUST_GUESSED.min(stretch.trust()) } else { stretch.trust() };
         let before = self.ceiling.take().map(|ceiling| *ceiling);
@@ -420,7 +508,7 @@ impl Learned {
             None if early => DECREASE_EARLY_PERCENT,
             None => DECREASE_LATE_PERCENT,
         };
-        ceiling.percent(share).max(stretch.at_least()).min(ceiling.percent(BELOW_CEILING_PERCENT))
+        ceiling.percent(share).max(done).min(ceiling.percent(BELOW_CEILING_PERCENT))
     }
 
     pub(super) fn resumes_at(&mut self, until: Timestamp) {
@@ -437,6 +525,11 @@ impl Stretch {
     /// How long it was left alone after it.
     fn waited(self) -> Millis {
         Millis(self.cycle.0.saturating_sub(self.lasted.0))
+    }
+
+    /// What to go on with after the first refusal. A wait that is longer than this says more about the sender than about the receiver.
+    fn first_pace(self) -> Rate {
+        Rate::over(self.admitted.max(1), self.lasted + self.waited().min(FIRST_WAIT_MAX))
     }
 
     /// It admits at least this much over time.
@@ -466,7 +559,11 @@ fn is_within(a: u64, b: u64, percent: u128) -> bool {
 impl Ceiling {
     fn after(previous: Option<Self>, refused: Rate, trust: Millis, now: Timestamp) -> Self {
         let confirmed = previous.filter(|p| is_within(refused.0, p.trusted.0, 110));
-        let trust = confirmed.map_or(trust, |p| p.trust.times(2).min(trust.times(TRUST_GROWTH)));
+        // Slow limits would be doubted with every few requests.
+        let trust = trust.max(refused.time_for(TRUST_REQUESTS_MIN).min(TRUST_SLOW_MAX));
+        let longest =
+            trust.times(TRUST_GROWTH).max(refused.time_for(TRUST_REQUESTS).min(trust.times(TRUST_GROWTH_SLOW)));
+        let trust = confirmed.map_or(trust, |p| p.trust.times(2).min(longest));
         Self {
             rate: refused,
             trusted: refused,
@@ -498,11 +595,19 @@ impl Ceiling {
         (!grew).then(|| Self::after(Some(self), self.trusted, trust, now))
     }
 
+    /// In which time two thirds of the gap are closed: while it is doubted, before it is raised again.
+    fn approach(&self) -> Millis {
+        match self.held {
+            Some(_) => Millis(self.trust.0 / RAISES_PER_TRUST).min(APPROACH),
+            None => APPROACH,
+        }
+    }
+
     /// One success nearer: exponentially closer over time, at most half the gap at once.
     fn approached_from(&self, rate: Rate) -> Rate {
         let gap = self.rate.percent(BELOW_CEILING_PERCENT).0.saturating_sub(rate.0);
         let since_last_micros = u128::from(rate.interval().unsigned_abs());
-        let step = u128::from(gap) * since_last_micros / (u128::from(APPROACH.0) * 1_000);
+        let step = u128::from(gap) * since_last_micros / (u128::from(self.approach().0) * 1_000);
         rate.plus(u64::try_from(step).unwrap_or(gap).min(gap / 2))
     }
 }

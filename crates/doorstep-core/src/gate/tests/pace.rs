@@ -173,8 +173,15 @@ fn answers_that_take_longer_than_a_throttle_do_not_raise_the_pace_for_ever() {
         bench.wait_for_all();
         let slow = bench.admit();
         let answered_at = bench.now + Millis::from_secs(5);
-        bench.wait_for_all();
-        if bench.now < answered_at {
+        // At most one at once: then the next one waits for the answer.
+        let waits_for_answer = loop {
+            match bench.gate.hold(&bench.limits, bench.now) {
+                Some(Hold { until: Some(until), .. }) => bench.now = until,
+                Some(_) => break true,
+                None => break false,
+            }
+        };
+        if !waits_for_answer && bench.now < answered_at {
             refused += 1;
             let left = answered_at.since(bench.now);
             bench.send(Outcome::Throttled { wait: Some(left) });
@@ -259,4 +266,99 @@ fn a_receiver_of_which_one_part_in_three_is_broken_is_not_sent_to_ever_more_slow
     }
     let lasted = bench.now.since(T0);
     assert!(lasted < Millis::from_mins(10), "2,000 requests took {lasted}");
+}
+
+/// A bench at which refusals by chance were found: after each of these counts of successes, one is refused.
+fn by_chance(outcome: impl Fn() -> Outcome) -> Bench {
+    let mut bench = Bench::new();
+    for admitted in [40, 3, 25, 9, 1, 30, 14, 22, 5, 35] {
+        for _ in 0..admitted {
+            bench.send_when_allowed(OK);
+        }
+        bench.wait_for_all();
+        // A lone 503 with no pace shows no overload.
+        let other = bench.gate.state().pace.learned().is_none().then(|| bench.admit());
+        bench.send_when_allowed(outcome());
+        if let Some(other) = other {
+            bench.settle(other, OK);
+        }
+    }
+    bench
+}
+
+#[test]
+fn where_refusals_come_by_chance_a_burst_follows_each_wait_and_takes_the_places_of_later_requests() {
+    let mut bench = by_chance(|| refusal(5));
+    bench.wait_for_all();
+    let began = bench.now;
+    let burst = bench.admit_all();
+    assert!(burst.len() >= 4, "{}", burst.len());
+    let pace = bench.gate.state().pace.learned().unwrap();
+    let hold = bench.held();
+    assert_eq!(hold.why, Why::Pace);
+    let pause = hold.until.unwrap().since(began).0 as f64 / 1e3;
+    let places = pause * pace.as_per_second();
+    assert!((places - burst.len() as f64).abs() < 1.1, "{places} places for {}", burst.len());
+    // At a pinned pace there is none.
+    let mut bench = by_chance(|| refusal(5));
+    bench.limits.pinned = Some(Rate::per_second(1));
+    bench.wait_for_all();
+    assert_eq!(bench.admit_all().len(), 1);
+    // Nor after it has been forgotten, but for the configured one.
+    let mut bench = by_chance(|| refusal(5));
+    bench.gate.forget_learned();
+    (bench.limits.rate, bench.limits.burst) = (Rate::per_second(10), 1);
+    bench.wait_for_all();
+    assert_eq!(bench.admit_all().len(), 1);
+}
+
+#[test]
+fn bursts_after_waits_keep_to_the_configured_rate() {
+    let mut bench = by_chance(|| refusal(1));
+    (bench.limits.rate, bench.limits.burst, bench.limits.concurrency) = (Rate::per_second(2), 50, 1_000);
+    let (began, mut sent) = (bench.now, 0);
+    while bench.now < began + Millis::from_mins(5) {
+        bench.wait_for_all();
+        let permits = bench.admit_all();
+        sent += permits.len();
+        // The last one of each burst is refused by chance, and a wait of a second follows.
+        let n = permits.len();
+        for (place, permit) in (1..).zip(permits) {
+            bench.settle(permit, if place == n { refusal(1) } else { OK });
+        }
+    }
+    let lasted = bench.now.since(began).0 as f64 / 1e3;
+    assert!(sent as f64 <= lasted * 2.0 + 51.0, "{sent} in {lasted} s");
+}
+
+#[test]
+fn a_503_that_comes_by_chance_does_not_narrow() {
+    let bench = by_chance(|| overload(1));
+    assert_eq!(bench.gate.state().concurrency.limit(&bench.limits), bench.limits.concurrency);
+    let mut first = Bench::new();
+    first.send_when_allowed(OK);
+    let other = first.admit();
+    first.send(overload(1));
+    first.settle(other, OK);
+    assert!(first.gate.state().concurrency.limit(&first.limits) < first.limits.concurrency);
+}
+
+#[test]
+fn so_many_503_in_a_row_that_the_breaker_trips_are_no_chance() {
+    let mut bench = by_chance(|| overload(1));
+    let pace = bench.gate.state().pace.learned().unwrap();
+    assert!(bench.gate.state().pace.refuses_by_chance());
+    // The first trip within half an hour is taken for an outage, the second for overload.
+    for _ in 0..2 {
+        bench.send_when_allowed(OK);
+        while !bench.gate.state().breaker.is_tripped() {
+            bench.wait_for_all();
+            for permit in bench.admit_all() {
+                bench.settle(permit, overload(None));
+            }
+        }
+    }
+    assert!(!bench.gate.state().pace.refuses_by_chance());
+    let after = bench.gate.state().pace.learned().unwrap();
+    assert!(after.as_per_second() < pace.as_per_second() * 0.8, "{after:?} after {pace:?}");
 }

@@ -32,8 +32,14 @@ pub(super) struct Number {
     step: u32,
     /// How long an answer takes, in milliseconds, on average.
     took: u32,
+    /// One more than the number has been refused.
+    confirmed: bool,
+    /// Admitted with as many in flight as the number allows.
+    bound: u32,
 }
 
+/// A burst of which fewer were admitted rather shows a strict limit over time.
+const BURST_MIN: u32 = 3;
 /// Of a stretch that was no single burst, so many must have been admitted to show anything.
 const ADMITTED_MIN: u64 = 20;
 /// A little more in flight may be admitted than refused, one part in so many: what has been answered is in flight until we hear of it.
@@ -51,6 +57,10 @@ const SPACING: u64 = 3;
 const TOOK_SHARE: u32 = 8;
 /// … and for no more than this: the clock may have been set.
 const TOOK_MAX: u32 = 60_000;
+/// Until one more has been refused, a burst is all that the number rests on: it is raised by one part in so many, and at least by one …
+const UNCONFIRMED_RAISE_SHARE: u32 = 4;
+/// … as soon as so many more than twice the number were admitted.
+const BOUND_MIN: u32 = 4;
 /// Each refused probe doubles the time to the next one, so many times.
 const PROBES_MAX: u32 = 3;
 
@@ -92,6 +102,11 @@ impl Number {
         self.last_fewest = self.last_fewest.min(n_in_flight);
     }
 
+    /// So many were refused in a row that it seemed down: no time for trials.
+    pub(super) fn tripped(&mut self) {
+        self.rest = self.rest.max(REST_MIN);
+    }
+
     pub(super) fn notice_clock(&mut self, latest: Timestamp) {
         self.raised_at = self.raised_at.min(latest);
     }
@@ -103,7 +118,7 @@ impl Number {
             return;
         }
         let fits = if burst {
-            u32::try_from(admitted).ok()
+            u32::try_from(admitted).ok().filter(|admitted| *admitted >= BURST_MIN)
         } else if admitted >= ADMITTED_MIN && self.is_apart() {
             Some(self.last_fewest.saturating_sub(1))
         } else {
@@ -111,30 +126,36 @@ impl Number {
         };
         self.limit = fits.filter(|fits| *fits > 0);
         (self.step, self.refused_probes, self.held) = (0, 0, None);
+        (self.confirmed, self.bound) = (!burst, 0);
         self.raised_at = now + probe_after;
     }
 
     /// A stretch of the trial ended. `better`: clearly more got done in it than the pace would have.
-    pub(super) fn judged(&mut self, better: bool, probe_after: Millis, now: Timestamp) {
+    pub(super) fn judged(&mut self, admitted: u64, better: bool, probe_after: Millis, now: Timestamp) {
         let mut probe_after = probe_after;
         if let Some(held) = self.held.take() {
             self.limit = Some(held);
-            self.step = 0;
+            (self.step, self.confirmed) = (0, true);
             self.refused_probes = self.refused_probes.saturating_add(1).min(PROBES_MAX);
             probe_after = probe_after.doubled(self.refused_probes);
+        } else if self.is_apart() && (better || admitted < u64::from(self.last_fewest)) {
+            // It was one too many: at once, or with what was being filled up.
+            self.limit = Some(self.last_fewest.saturating_sub(1).max(1));
+            self.confirmed = true;
         } else if !better {
             self.limit = None;
             self.rest = REST_MIN.saturating_mul(4u32.saturating_pow(self.failed)).min(REST_MAX);
             self.failed = self.failed.saturating_add(1);
-        } else if self.is_apart() {
-            self.limit = Some(self.last_fewest.saturating_sub(1).max(1));
         }
+        self.bound = 0;
         self.raised_at = now + probe_after;
     }
 
     /// More may be admitted by now. Says so if it has come to `cap`, what is configured, and is over.
     pub(super) fn probes(&mut self, is_bound: bool, cap: u32, probe_after: Millis, now: Timestamp) -> bool {
-        let due = self.limit.filter(|_| is_bound && now >= self.raised_at);
+        self.bound = self.bound.saturating_add(u32::from(is_bound));
+        let enough = |limit: u32| !self.confirmed && self.bound >= limit.saturating_mul(2).saturating_add(BOUND_MIN);
+        let due = self.limit.filter(|limit| is_bound && (now >= self.raised_at || enough(*limit)));
         if due.is_some_and(|limit| limit >= cap) {
             (self.limit, self.held) = (None, None);
             return true;
@@ -144,7 +165,12 @@ impl Number {
                 self.refused_probes = 0;
             }
             self.held = Some(limit);
-            self.step = self.step.saturating_mul(2).max(limit / RAISE_SHARE).max(1);
+            self.bound = 0;
+            self.step = if self.confirmed {
+                self.step.saturating_mul(2).max(limit / RAISE_SHARE).max(1)
+            } else {
+                (limit / UNCONFIRMED_RAISE_SHARE).max(1)
+            };
             self.limit = Some(limit.saturating_add(self.step));
             self.raised_at = now + Millis(probe_after.0 / RAISES_PER_PROBE);
         }
@@ -163,8 +189,17 @@ mod tests {
     const T0: Timestamp = Timestamp(1_700_000_000_000);
     const TRUST: Millis = Millis::from_mins(2);
 
-    /// In trial with three at once, after a burst of which three were admitted.
+    /// In trial with three at once, after a stretch in which a fourth was refused.
     fn three_at_once() -> Number {
+        let mut number = Number::default();
+        stretch(&mut number, 3, 4);
+        number.tries(20, false, TRUST, T0);
+        assert_eq!(number.limit(), Some(3));
+        number
+    }
+
+    /// The same after a burst of which three were admitted.
+    fn three_of_a_burst() -> Number {
         let mut number = Number::default();
         number.refused(4);
         number.admitted_late(3);
@@ -200,7 +235,7 @@ mod tests {
             stretches += 1;
             stretch(&mut number, 5, 6);
             if number.limit().is_some() {
-                number.judged(false, TRUST, T0);
+                number.judged(20, false, TRUST, T0);
                 between.push(stretches);
                 stretches = 0;
             } else {
@@ -222,7 +257,7 @@ mod tests {
         assert_eq!(number.limit(), Some(4));
         // One was admitted with four in flight: it was just answered when the next one left.
         stretch(&mut number, 4, 4);
-        number.judged(true, TRUST, at);
+        number.judged(20, true, TRUST, at);
         assert_eq!(number.limit(), Some(3));
         number.probes(true, 50, TRUST, at + TRUST);
         assert_eq!(number.limit(), Some(3), "the next one comes later");
@@ -252,10 +287,10 @@ mod tests {
         let mut number = three_at_once();
         // Before it fell, three were admitted in the same stretch.
         stretch(&mut number, 3, 2);
-        number.judged(true, TRUST, T0);
+        number.judged(20, true, TRUST, T0);
         assert_eq!(number.limit(), Some(3));
         stretch(&mut number, 1, 2);
-        number.judged(true, TRUST, T0);
+        number.judged(20, true, TRUST, T0);
         assert_eq!(number.limit(), Some(1));
     }
 
@@ -270,5 +305,59 @@ mod tests {
         // A clock that was set forward by a year.
         number.answered(Millis::from_hours(24 * 365));
         assert!(number.spacing() >= Some(Rate::per_second(1)), "{:?}", number.spacing());
+    }
+
+    #[test]
+    fn a_number_that_rests_on_a_burst_is_raised_until_one_more_is_refused() {
+        let mut number = three_of_a_burst();
+        let admits = |n: u32, number: &mut Number| {
+            for _ in 0..n {
+                number.probes(true, 50, TRUST, T0);
+            }
+            number.limit()
+        };
+        assert_eq!(admits(9, &mut number), Some(3));
+        assert_eq!(admits(1, &mut number), Some(4), "twice the number and four more were admitted");
+        stretch(&mut number, 3, 4);
+        number.judged(30, false, TRUST, T0);
+        assert_eq!(admits(1_000, &mut number), Some(3), "from now on it is trusted for a while");
+    }
+
+    #[test]
+    fn a_burst_of_which_one_or_two_were_admitted_shows_no_number() {
+        for (admitted, limit) in [(1, None), (2, None), (3, Some(3))] {
+            let mut number = Number::default();
+            number.refused(10);
+            number.tries(admitted, true, TRUST, T0);
+            assert_eq!(number.limit(), limit);
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_one_too_many_is_lowered_and_the_trial_goes_on() {
+        let mut number = Number::default();
+        stretch(&mut number, 29, 30);
+        number.tries(51, false, TRUST, T0);
+        assert_eq!(number.limit(), Some(29));
+        // It is refused as soon as it is reached: little got done, but it shows the number all the more.
+        stretch(&mut number, 28, 29);
+        number.judged(28, false, TRUST, T0);
+        assert_eq!(number.limit(), Some(28));
+        stretch(&mut number, 27, 28);
+        number.judged(500, false, TRUST, T0);
+        assert_eq!(number.limit(), None, "and if little gets done with it, it is over");
+    }
+
+    #[test]
+    fn where_it_seemed_down_there_is_no_trial_for_a_while() {
+        let mut number = Number::default();
+        number.tripped();
+        for _ in 0..REST_MIN {
+            stretch(&mut number, 5, 6);
+            number.tries(100, false, TRUST, T0);
+            assert_eq!(number.limit(), None);
+        }
+        number.tries(100, false, TRUST, T0);
+        assert_eq!(number.limit(), Some(5));
     }
 }
