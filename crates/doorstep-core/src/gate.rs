@@ -276,8 +276,9 @@ impl Gate {
                     503 => self.state.concurrency.narrow_a_little(&permit, limits),
                     _ => {}
                 }
-                // One that came alone, with no pace to hold it back, shows no overload, nor does one from before the breaker tripped.
-                let is_load = permit.pressed || permit.n_in_flight > 1;
+                // Where neither the pace nor the requests at once held anything back, a slower pace could only make a backlog, unless it
+                // says for how long: that is a wait for all.
+                let is_load = permit.pressed || permit.n_in_flight > 1 && (permit.bound || wait.is_some());
                 let is_present = !permit.probe && permit.breaker_generation == self.state.breaker.generation();
                 if status == 503 && is_load && is_present {
                     let until = now + wait.unwrap_or_default().min(limits.wait_max);

@@ -362,3 +362,52 @@ fn so_many_503_in_a_row_that_the_breaker_trips_are_no_chance() {
     let after = bench.gate.state().pace.learned().unwrap();
     assert!(after.as_per_second() < pace.as_per_second() * 0.8, "{after:?} after {pace:?}");
 }
+
+/// Five deliveries a second to a receiver that answers 503 to three in ten, whatever it gets; each failure comes back after one to
+/// eight seconds. Returns how many are due and wait after so long, and whether the breaker has tripped.
+fn waiting_at_broken_receiver(seed: u64, lasts: Millis) -> (usize, bool) {
+    let mut bench = Bench::new();
+    let mut dice = SeededDice::new(seed);
+    let (end, mut next_arrival) = (bench.now + lasts, bench.now);
+    let (mut due, mut answers) = (vec![], std::collections::VecDeque::new());
+    let mut has_tripped = false;
+    while bench.now < end {
+        if bench.now >= next_arrival {
+            due.push(bench.now);
+            next_arrival = next_arrival + Millis(200);
+            bench.gate.arrived(1, bench.now);
+        }
+        while answers.front().is_some_and(|(at, _)| *at <= bench.now) {
+            let (_, permit) = answers.pop_front().unwrap();
+            if dice.roll().up_to(Millis(99)) < Millis(30) {
+                bench.settle(permit, overload(None));
+                due.push(bench.now + dice.roll().between(Millis::from_secs(1), Millis::from_secs(8)));
+            } else {
+                bench.settle(permit, OK);
+            }
+            has_tripped |= bench.gate.state().breaker.is_tripped();
+        }
+        while let Some(next) = due.iter().position(|at| *at <= bench.now)
+            && let Admission::Go(permit) = bench.gate.admit(&bench.limits, bench.now)
+        {
+            due.swap_remove(next);
+            answers.push_back((bench.now + Millis(3), permit));
+        }
+        bench.pass(Millis(1));
+    }
+    (due.iter().filter(|at| **at <= bench.now).count(), has_tripped)
+}
+
+#[test]
+fn a_receiver_of_which_three_parts_in_ten_are_broken_gathers_no_backlog() {
+    let mut n_flowing = 0;
+    for seed in 0..20 {
+        let (waiting, has_tripped) = waiting_at_broken_receiver(seed, Millis::from_mins(2));
+        n_flowing += usize::from(!has_tripped);
+        assert!(has_tripped || waiting <= 2, "seed {seed}: {waiting} wait");
+        // Five of the first ten requests failed, and the breaker tripped: what gathered meanwhile follows.
+        let (waiting, _) = waiting_at_broken_receiver(seed, Millis::from_mins(10));
+        assert!(waiting <= 2, "seed {seed}: {waiting} wait after ten minutes");
+    }
+    assert!(n_flowing >= 10, "{n_flowing}");
+}

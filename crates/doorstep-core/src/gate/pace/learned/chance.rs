@@ -52,7 +52,9 @@ impl Chance {
     pub(super) fn stretch_ended(&mut self, admitted: u64, refused_at: Rate, wait: Millis) -> Option<Rate> {
         self.stretches.add(admitted, refused_at);
         self.paces.refused(refused_at, wait);
-        if self.stretches.judge(wait > Millis::ZERO) { self.paces.best(refused_at) } else { None }
+        let is_free = wait == Millis::ZERO;
+        let by_chance = self.stretches.judge(!is_free) || is_free && self.paces.slower_did_not_help();
+        if by_chance { self.paces.best(refused_at) } else { None }
     }
 
     /// How many requests may leave at once after this wait.

@@ -52,6 +52,12 @@ const STEEP: f64 = 1.5;
 const PENALTY: f64 = 1.5;
 /// A refusal costs about so many requests beside the wait: those that could have been under way.
 const COST: f64 = 20.0;
+const COST_IF_SLOWER_IS_IN_VAIN: f64 = 2.0;
+/// A pace is clearly slower than the fastest if it is so many steps below it. What was seen there counts with so many requests and refusals.
+const CLEARLY_SLOWER: u16 = 3;
+const SLOWER_SEEN_MIN: f64 = 10.0;
+const SLOWER_REFUSED_MIN: f64 = 3.5;
+const STEPS_TO_DOUBLE: u16 = 4;
 /// The pace changes at once by no more than half or double.
 const SLOWER_MAX: f64 = 0.5;
 const FASTER_MAX: f64 = 2.0;
@@ -85,15 +91,24 @@ impl Paces {
 
     /// Admitted and refused, at all paces.
     fn sums(&self) -> (f64, f64) {
-        self.steps
-            .iter()
-            .fold((0.0, 0.0), |sum, step| (sum.0 + requests(step.admitted), sum.1 + requests(step.refused)))
+        self.steps.iter().fold((0.0, 0.0), |sum, step| step.added_to(sum))
     }
 
     /// The share that is refused, at whatever pace.
     pub(super) fn share(&self) -> f64 {
         let (admitted, refused) = self.sums();
         refused / (admitted + refused).max(1.0)
+    }
+
+    /// Whether about as much is refused at a clearly slower pace: then the pace is not what brings refusals about.
+    pub(super) fn slower_did_not_help(&self) -> bool {
+        let Some(fastest) = self.steps.last().map(|step| step.number) else { return false };
+        let slower = self.steps.iter().filter(|step| step.number.saturating_add(CLEARLY_SLOWER) <= fastest);
+        let (admitted, refused) = slower.fold((0.0, 0.0), |sum, step| step.added_to(sum));
+        let seen_enough = admitted + refused >= SLOWER_SEEN_MIN && refused >= SLOWER_REFUSED_MIN;
+        // The first guess is that there is no limit.
+        seen_enough
+            && self.guesses().split_first().is_some_and(|(none, limits)| limits.iter().all(|it| it.fit <= none.fit))
     }
 
     /// The pace to go on with after a refusal at this one, unless too much is refused for chance.
@@ -105,8 +120,11 @@ impl Paces {
         }
         let guesses = self.guesses();
         let here = step_of(refused_at);
-        let wait = self.wait.0 as f64 / 1e3 + COST / middle_of(here);
-        let fastest = self.steps.last()?.number.saturating_add(1);
+        let in_vain = self.wait == Millis::ZERO && self.slower_did_not_help();
+        let cost = if in_vain { COST_IF_SLOWER_IS_IN_VAIN } else { COST };
+        let wait = self.wait.0 as f64 / 1e3 + cost / middle_of(here);
+        let fastest = if in_vain { here.saturating_add(STEPS_TO_DOUBLE) } else { 0 };
+        let fastest = fastest.max(self.steps.last()?.number.saturating_add(1));
         let candidates = self.steps.iter().map(|step| step.number).chain([fastest]);
         // Of equals, the faster one.
         let best = candidates.max_by(|a, b| {
@@ -140,9 +158,16 @@ impl Paces {
                     guesses.push(Guess { limit: step.number, below, above, fit: below_fit + above_fit - PENALTY });
                 }
             }
-            slower = (slower.0 + requests(step.admitted), slower.1 + requests(step.refused));
+            slower = step.added_to(slower);
         }
         guesses
+    }
+}
+
+impl Step {
+    /// Admitted and refused, with these.
+    fn added_to(&self, (admitted, refused): (f64, f64)) -> (f64, f64) {
+        (admitted + requests(self.admitted), refused + requests(self.refused))
     }
 }
 
