@@ -79,7 +79,7 @@ impl Desk {
         for _ in 0..DECISIONS {
             let (delivery_id, destination_id) = self.flying.pop().expect("something is always on its way");
             self.now = self.now + Millis(1);
-            self.tell(Input::Answered { delivery_id, outcome: Outcome::Accepted { quota_spent_for: None } });
+            self.tell(Input::Answered { delivery_id, outcome: Outcome::Accepted { quota: None } });
             self.offer(destination_id);
         }
         began.elapsed().as_secs_f64() * 1e9 / f64::from(DECISIONS)

@@ -220,7 +220,7 @@ mod tests {
         };
         let retry = Decision::RetryAt(Timestamp(160));
         let (paid, probe) = (Charge::Attempt, Charge::Probe);
-        let (accepted, dead) = (Outcome::Accepted { quota_spent_for: None }, Decision::Dead(DeadReason::Rejected));
+        let (accepted, dead) = (Outcome::Accepted { quota: None }, Decision::Dead(DeadReason::Rejected));
         for (outcome, decision, charge, expected) in [
             (Outcome::Throttled { wait: None }, Decision::Requeue, paid, (2, 1, 7, 5)),
             (Outcome::TimedOut, retry, paid, (3, 1, 60, 160)),

@@ -19,7 +19,7 @@ use crate::delivery::Delivery;
 use crate::destination::{Destination, DestinationSettings, Tenant};
 use crate::event::{Event, Offer};
 use crate::event_type::{Misfit, RegisteredType};
-use crate::gate::{GateChange, GateState, GateStatus, Hold};
+use crate::gate::{AdvertisedQuota, GateChange, GateState, GateStatus, Hold};
 use crate::id::{AttemptId, DeliveryId, DestinationId, EventId, TenantId};
 use crate::outcome::Outcome;
 use crate::reach::Reach;
@@ -176,6 +176,7 @@ pub struct GateView {
     pub state: GateState,
     pub status: GateStatus,
     pub in_flight: u32,
+    pub advertised_quota: Option<AdvertisedQuota>,
 }
 
 /// A destination's receiver has to agree before anything is sent, and has not yet.

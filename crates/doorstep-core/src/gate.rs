@@ -4,6 +4,7 @@
 //! suspension, the receiver's throttle, the breaker, the concurrency limit, the pace. A gate has one owner and no
 //! lock. What must survive a restart is [`GateState`], a plain value; requests in flight do not survive one.
 
+mod advertised;
 mod breaker;
 mod concurrency;
 mod learned_pace;
@@ -15,9 +16,11 @@ mod throttle;
 use serde::{Deserialize, Serialize};
 
 use crate::dice::Jitter;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Quota};
 use crate::time::{Millis, Timestamp};
 
+use advertised::Advertised;
+pub use advertised::AdvertisedQuota;
 pub use breaker::Breaker;
 pub use concurrency::Concurrency;
 pub use learned_pace::{LearnedPace, LearnedReason};
@@ -33,6 +36,8 @@ pub struct Gate {
     state: GateState,
     in_flight: u32,
     probe_in_flight: bool,
+    /// On the heap: most receivers say nothing of a quota.
+    advertised: Option<Box<Advertised>>,
 }
 
 /// All that a gate knows and that outlives the process. Whole numbers only: it is stored and restored exactly.
@@ -69,6 +74,10 @@ pub struct Permit {
     bound: bool,
     probe: bool,
     pressed: bool,
+    /// The receiver had said that it has room for it.
+    granted: bool,
+    /// What had been heard of its quota by then.
+    heard: u32,
     paced: Paced,
 }
 
@@ -165,7 +174,7 @@ pub enum GateStatus {
 impl Gate {
     /// A gate as it was stored. Whatever was in flight then is not any more.
     pub fn restore(state: GateState) -> Self {
-        Self { state, in_flight: 0, probe_in_flight: false }
+        Self { state, in_flight: 0, probe_in_flight: false, advertised: None }
     }
 
     pub fn state(&self) -> &GateState {
@@ -203,6 +212,9 @@ impl Gate {
         let goes_on_at = self.state.throttle.until().map_or(now, |until| until.max(now));
         self.state.pace.notice_clock(limits, now, goes_on_at);
         self.state.concurrency.notice_clock(now);
+        if let Some(advertised) = &mut self.advertised {
+            advertised.notice_clock(now);
+        }
         if self.state.throttle.hold(now).is_none() {
             let at_once = self.state.pace.decide(limits, now);
             self.state.concurrency.admits(at_once);
@@ -211,6 +223,10 @@ impl Gate {
             return Admission::Wait(hold);
         }
         let probe = self.state.breaker.is_tripped();
+        let granted = self.grants(now);
+        if let Some(advertised) = &mut self.advertised {
+            advertised.spend();
+        }
         self.in_flight += 1;
         self.probe_in_flight |= probe;
         Admission::Go(Permit {
@@ -223,6 +239,8 @@ impl Gate {
             bound: self.in_flight >= self.state.concurrency.limit(limits),
             probe,
             pressed: self.state.pace.is_pressed(limits, now),
+            granted,
+            heard: self.advertised.as_ref().map_or(0, |advertised| advertised.heard()),
             paced: self.state.pace.spend(limits, now),
         })
     }
@@ -235,7 +253,18 @@ impl Gate {
             .or_else(|| throttle.hold(now))
             .or_else(|| breaker.hold(self.probe_in_flight, now))
             .or_else(|| concurrency.hold(limits, self.in_flight))
-            .or_else(|| pace.hold(limits, now))
+            .or_else(|| self.advertised.as_ref()?.hold(self.in_flight, now))
+            .or_else(|| pace.hold(limits, now, self.grants(now)))
+    }
+
+    /// Whether the receiver says that it has room for more.
+    fn grants(&self, now: Timestamp) -> bool {
+        self.advertised.as_ref().is_some_and(|advertised| advertised.grants(now))
+    }
+
+    /// What the receiver says of its quota, while that is trusted.
+    pub fn advertised_quota(&self, now: Timestamp) -> Option<AdvertisedQuota> {
+        self.advertised.as_ref()?.quota(now)
     }
 
     /// Learns from what came back, and says what changed.
@@ -250,20 +279,23 @@ impl Gate {
         self.leave(&permit);
         let mut changes = Vec::new();
         match *outcome {
-            Outcome::Accepted { quota_spent_for } => {
+            Outcome::Accepted { quota } => {
                 self.state.suspension.answered();
                 changes.extend(self.state.throttle.succeeded(&permit, now));
                 self.state.concurrency.widen(limits);
                 self.state.concurrency.accepted(&permit, limits, now);
                 self.state.pace.succeeded(&permit, limits, now);
                 changes.extend(self.flows(&permit, limits, now));
-                if let Some(wait) = quota_spent_for {
-                    let spent = (wait, ThrottleReason::QuotaSpent);
+                if self.says(quota, &permit, limits, now)
+                    && let Some(Quota { resets_in, .. }) = quota
+                {
+                    let spent = (resets_in, ThrottleReason::QuotaSpent);
                     changes.extend(self.state.throttle.held(spent, limits, now, jitter));
                 }
             }
             Outcome::Throttled { wait } => {
                 self.state.suspension.answered();
+                self.contradicts_quota(&permit, now);
                 changes.extend(self.throttled(&permit, wait, limits, now, jitter));
             }
             Outcome::Failed { status, wait } => {
@@ -282,6 +314,7 @@ impl Gate {
                 let is_present = !permit.probe && permit.breaker_generation == self.state.breaker.generation();
                 if status == 503 && is_load && is_present {
                     let until = now + wait.unwrap_or_default().min(limits.wait_max);
+                    self.contradicts_quota(&permit, now);
                     self.state.pace.overloaded(&permit, limits, now, until);
                 }
                 // It counts once that it is unavailable, however many requests were on their way.
@@ -344,6 +377,22 @@ impl Gate {
         self.in_flight -= 1;
         if permit.probe {
             self.probe_in_flight = false;
+        }
+    }
+
+    /// It accepted, and perhaps says what is left of its quota. Returns whether that is spent and to be waited for.
+    fn says(&mut self, quota: Option<Quota>, permit: &Permit, limits: &GateLimits, now: Timestamp) -> bool {
+        if quota.is_none() && self.advertised.is_none() {
+            return false;
+        }
+        let quota = quota.map(|quota| Quota { resets_in: quota.resets_in.min(limits.wait_max), ..quota });
+        self.advertised.get_or_insert_default().accepted(quota, permit.heard, self.in_flight, now)
+    }
+
+    /// It refused a request for which it had said to have room.
+    fn contradicts_quota(&mut self, permit: &Permit, now: Timestamp) {
+        if let Some(advertised) = self.advertised.as_mut().filter(|_| permit.granted) {
+            advertised.ignore(now);
         }
     }
 
@@ -418,8 +467,10 @@ impl Gate {
         self.state.breaker.probe_now(now);
     }
 
-    /// Ends a throttle or a receiver's maintenance by hand and forgets the count of throttles. The learned pace stays.
+    /// Ends a throttle or a receiver's maintenance by hand, and forgets the count of throttles and what the receiver said of its quota.
+    /// The learned pace stays.
     pub fn clear_throttle(&mut self, limits: &GateLimits, now: Timestamp) {
+        self.advertised = None;
         self.state.throttle.clear(now);
         self.state.pace.cleared(limits, now);
     }

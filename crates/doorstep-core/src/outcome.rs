@@ -13,8 +13,8 @@ use crate::time::Millis;
 /// A worker's own failure (store error, panic, shutdown) is not an outcome: the delivery goes back as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It arrived. The receiver may add that its quota is spent for a while.
-    Accepted { quota_spent_for: Option<Millis> },
+    /// It arrived. The receiver may add what is left of its quota.
+    Accepted { quota: Option<Quota> },
     /// "Not so fast." It may say for how long.
     Throttled { wait: Option<Millis> },
     /// An answer that says "try again later". It may say how much later.
@@ -34,13 +34,26 @@ pub enum Outcome {
     Gone,
 }
 
+/// What a receiver says of its own quota: so many more requests until it resets. A hint, and no promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    pub left: u64,
+    pub resets_in: Millis,
+}
+
+impl Quota {
+    pub fn spent(resets_in: Millis) -> Self {
+        Self { left: 0, resets_in }
+    }
+}
+
 impl Outcome {
     /// Reads a status line. Success is decided by the status alone, never by the body (D3).
     pub fn from_status(status: u16, hints: Hints, overrides: &StatusOverrides) -> Self {
         match overrides.get(status).unwrap_or_else(|| Class::of_status(status)) {
             Class::Success => {
-                let spent = hints.quota_remaining == Some(0);
-                Self::Accepted { quota_spent_for: hints.quota_resets_in.filter(|_| spent) }
+                let (left, resets_in) = (hints.quota_remaining, hints.quota_resets_in);
+                Self::Accepted { quota: left.zip(resets_in).map(|(left, resets_in)| Quota { left, resets_in }) }
             }
             // Retry-After must win over RateLimit's reset.
             Class::Throttled => Self::Throttled { wait: hints.retry_after.or(hints.quota_resets_in) },
@@ -297,7 +310,7 @@ mod tests {
         let read = |status| Outcome::from_status(status, Hints::default(), &overrides);
         assert_eq!(read(404), Outcome::Failed { status: 404, wait: None });
         assert_eq!(read(500), Outcome::Rejected { status: 500 });
-        assert_eq!(read(409), Outcome::Accepted { quota_spent_for: None });
+        assert_eq!(read(409), Outcome::Accepted { quota: None });
         assert_eq!(read(503), Outcome::Throttled { wait: None });
         assert_eq!(read(410), Outcome::Ambiguous { status: 410, wait: None });
         for status in (100..=599).filter(|s| ![404, 500, 409, 503, 410].contains(s)) {
@@ -329,8 +342,10 @@ mod tests {
         for status in [301, 404] {
             assert_eq!(read(status, hints), Outcome::Ambiguous { status, wait: Some(Millis(7)) });
         }
-        assert_eq!(read(200, hints), Outcome::Accepted { quota_spent_for: Some(Millis(9)) });
+        assert_eq!(read(200, hints), Outcome::Accepted { quota: Some(Quota::spent(Millis(9))) });
         let left = Hints { quota_remaining: Some(3), ..hints };
-        assert_eq!(read(200, left), Outcome::Accepted { quota_spent_for: None });
+        assert_eq!(read(200, left), Outcome::Accepted { quota: Some(Quota { left: 3, resets_in: Millis(9) }) });
+        let endless = Hints { quota_resets_in: None, ..left };
+        assert_eq!(read(200, endless), Outcome::Accepted { quota: None }, "it does not say until when");
     }
 }

@@ -140,6 +140,6 @@ impl Sender for Instantly {
         let began = Instant::now();
         while began.elapsed() < REQUEST {}
         let attempt = attempt(1, Answer::Status(200), NOW);
-        Box::pin(async { Ok(Sent { outcome: Outcome::Accepted { quota_spent_for: None }, attempt }) })
+        Box::pin(async { Ok(Sent { outcome: Outcome::Accepted { quota: None }, attempt }) })
     }
 }

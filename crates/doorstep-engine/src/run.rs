@@ -359,6 +359,7 @@ impl Run {
                         state: gate.state().clone(),
                         status: gate.status(now),
                         in_flight: gate.in_flight(),
+                        advertised_quota: gate.advertised_quota(now),
                     })
                 };
                 drop(answer.send(ids.into_iter().map(view).collect()));

@@ -113,7 +113,7 @@ impl Bench {
             if turn > 50 {
                 *self.served.entry(tenant).or_default() += 1;
             }
-            let outcome = Outcome::Accepted { quota_spent_for: None };
+            let outcome = Outcome::Accepted { quota: None };
             self.tell(Input::Answered { delivery_id: DeliveryId(delivery), outcome });
             self.offer(destination);
         }

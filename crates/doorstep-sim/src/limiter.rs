@@ -119,6 +119,33 @@ impl Limiter {
 }
 
 impl Limiter {
+    /// How many more would be admitted now, and how long until something is given back: all of a fixed window, or of the others as much
+    /// as is missing, but the first one at once if there is nothing left.
+    pub fn left(&self, now: Timestamp) -> (u64, Millis) {
+        let (capacity, window) = (self.capacity, self.window);
+        match &self.state {
+            State::Fixed { window_index, used } => {
+                let width = i64::try_from(window.0).expect("a window of less than an age");
+                let index = now.0.div_euclid(width);
+                let used = if index == *window_index { *used } else { 0 };
+                (capacity.saturating_sub(used), Timestamp((index + 1) * width).since(now))
+            }
+            State::Sliding { admitted } => {
+                let gone = admitted.partition_point(|arrived| *arrived + window <= now);
+                let left = capacity.saturating_sub((admitted.len() - gone) as u64);
+                let (oldest, newest) = (admitted.get(gone), admitted.back());
+                let next = if left == 0 { oldest } else { newest };
+                (left, next.map_or(Millis::ZERO, |arrived| (*arrived + window).since(now)))
+            }
+            State::Bucket { filled, filled_at } => {
+                let gained = now.since(*filled_at).0.saturating_mul(capacity);
+                let filled = filled.saturating_add(gained).min(capacity * window.0);
+                let wanted = if filled < window.0 { window.0 } else { capacity * window.0 };
+                (filled / window.0, Millis((wanted - filled).div_ceil(capacity)))
+            }
+        }
+    }
+
     /// Of a sliding window with this capacity: whether a request is admitted that arrives at `at`, when so many more arrive
     /// before it, or how long until then. Looks without counting. `None`: it is of another kind.
     pub fn sliding_room(&self, at: Timestamp, in_air: usize, capacity: u64) -> Option<Result<(), Millis>> {
@@ -220,6 +247,21 @@ mod tests {
             let _ = limiter.admit(now);
         }
         assert_eq!(Limiter::new(Kind::TokenBucket, 1, Millis(1), start).sliding_room(start, 0, 1), None);
+    }
+
+    #[test]
+    fn what_is_left_can_be_used_and_more_comes_when_it_says() {
+        for kind in Kind::ALL {
+            let start = Timestamp(60_000_000);
+            let mut limiter = Limiter::new(kind, 10, Millis::from_secs(60), start);
+            for n in 0..10 {
+                assert_eq!(limiter.left(start).0, 10 - n, "{kind:?}");
+                assert_eq!(limiter.admit(start), Ok(()), "{kind:?}");
+            }
+            let (left, resets_in) = limiter.left(start);
+            assert_eq!((left, Err(resets_in)), (0, limiter.admit(start)), "{kind:?}");
+            assert_eq!(limiter.admit(start + resets_in), Ok(()), "{kind:?}");
+        }
     }
 
     #[test]

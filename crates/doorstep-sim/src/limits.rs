@@ -65,7 +65,7 @@ pub fn measure(limit: Limit, who: Who, seed: u64) -> Measured {
         match limiter.admit(now) {
             Ok(()) => {
                 admitted.set(admitted.get() + counts);
-                Outcome::Accepted { quota_spent_for: None }
+                Outcome::Accepted { quota: None }
             }
             Err(wait) => {
                 refused.set(refused.get() + counts);

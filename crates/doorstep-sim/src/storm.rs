@@ -57,7 +57,7 @@ pub fn run(strategy: Strategy, seed: u64) -> Storm {
             return Outcome::Failed { status: 503, wait: None };
         }
         storm.accepted += 1;
-        Outcome::Accepted { quota_spent_for: None }
+        Outcome::Accepted { quota: None }
     };
     let mut arena = Arena::new(START, Box::new(receiver), seed);
     for n in 0..SENDERS {

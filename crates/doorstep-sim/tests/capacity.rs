@@ -256,6 +256,7 @@ fn what_a_named_receiver_takes_is_used_from_the_first_minutes_on() {
         ("token bucket 5/s", 0.95, 0.95),
         ("10/s, but `Retry-After: 60`", 0.6, 0.9),
         ("503 + Retry-After above 10/s", 0.9, 0.95),
+        ("100 per minute, silent, says `RateLimit`", 0.97, 0.97),
     ];
     let is_tested = |target: &Target| named.iter().any(|(name, ..)| target.name.starts_with(name));
     let targets: Vec<_> = Target::named().into_iter().filter(is_tested).collect();
@@ -300,6 +301,7 @@ fn the_seeds_draw_every_family_and_every_kind_of_answer() {
     assert!(some(&|target| matches!(target.says, Says::TooLong(_))));
     assert!(some(&|target| matches!(target.says, Says::Garbage(_))));
     assert!(some(&|target| target.noise_per_mille > 50));
+    assert!(some(&|target| target.advertises));
     assert!(some(&|target| target.memory() > Millis::from_hours(1)));
     assert!(some(&|target| target.memory() < Millis::from_secs(1)));
 }

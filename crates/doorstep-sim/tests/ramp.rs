@@ -30,7 +30,7 @@ fn accepted(story: Story, seed: u64) -> Vec<u64> {
             return Outcome::Failed { status: 503, wait: None };
         }
         seconds.borrow_mut()[second(at)] += 1;
-        Outcome::Accepted { quota_spent_for: None }
+        Outcome::Accepted { quota: None }
     };
     let mut arena = Arena::new(START, Box::new(receiver), seed);
     let sender = Doorstep::new(GateLimits::default(), false, seed, START);

@@ -183,12 +183,17 @@ impl Pace {
             && self.configured_next_at.saturating_sub(configured_burst(limits, -1)) <= micros(now)
     }
 
-    pub(super) fn hold(&self, limits: &GateLimits, now: Timestamp) -> Option<Hold> {
+    /// `granted`: the receiver says that it has room, so the learned pace does not count.
+    pub(super) fn hold(&self, limits: &GateLimits, now: Timestamp, granted: bool) -> Option<Hold> {
         if self.in_burst(limits, now) {
             return None;
         }
-        let tolerance = (self.burst(limits) - 1).saturating_mul(self.rate(limits).interval());
-        let admits_at = self.next_at.saturating_sub(tolerance);
+        let admits_at = if granted && limits.pinned.is_none() && self.recovery.rate().is_none() {
+            self.configured_next_at.saturating_sub(configured_burst(limits, -1))
+        } else {
+            let tolerance = (self.burst(limits) - 1).saturating_mul(self.rate(limits).interval());
+            self.next_at.saturating_sub(tolerance)
+        };
         if admits_at <= micros(now) {
             return None;
         }

@@ -1,6 +1,7 @@
 //! What the gate promises, by the part that keeps it.
 
 mod throttle;
+mod advertised;
 mod breaker;
 mod concurrency;
 mod climb;
@@ -15,7 +16,7 @@ use crate::dice::{Dice, SeededDice};
 
 const CLOCK_MAX: i64 = i64::MAX / 1_001;
 const T0: Timestamp = Timestamp(1_700_000_000_000);
-const OK: Outcome = Outcome::Accepted { quota_spent_for: None };
+const OK: Outcome = Outcome::Accepted { quota: None };
 const DOWN: Outcome = Outcome::Failed { status: 500, wait: None };
 
 /// A gate, its limits and a clock that moves by hand.

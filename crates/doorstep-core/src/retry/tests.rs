@@ -38,7 +38,7 @@ fn each_outcome_has_its_consequence() {
     let tried = |attempts| Progress { attempts, ..fresh() };
     let until = |give_up_at| Progress { give_up_at: Timestamp(give_up_at), ..fresh() };
     let in_30s = Decision::RetryAt(Timestamp(1_030_000));
-    check(Outcome::Accepted { quota_spent_for: None }, tried(199), Decision::Delivered);
+    check(Outcome::Accepted { quota: None }, tried(199), Decision::Delivered);
     check(Outcome::TimedOut, fresh(), in_30s);
     check(Outcome::Unreachable, fresh(), in_30s);
     check(unavailable(None), fresh(), in_30s);

@@ -19,7 +19,7 @@ use crate::outcome::Outcome;
 use crate::retry::{DeadReason, Progress, RetryPolicy};
 
 const T0: Timestamp = Timestamp(1_700_000_000_000);
-const OK: Outcome = Outcome::Accepted { quota_spent_for: None };
+const OK: Outcome = Outcome::Accepted { quota: None };
 
 /// A scheduler, a clock that moves by hand, and what it said last.
 struct Desk {

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use crate::support::{Bench, LONG, OK, Order, Receiver, SHORT, expect_fault, expect_status, settings};
 
-const ACCEPTED: Outcome = Outcome::Accepted { quota_spent_for: None };
+const ACCEPTED: Outcome = Outcome::Accepted { quota: None };
 
 /// Far less than [`LONG`], far more than an answer takes on a busy machine.
 const SOON: Duration = Duration::from_secs(10);

@@ -130,8 +130,8 @@ async fn the_status_decides_with_what_the_headers_ask_for() {
     let conflict = "HTTP/1.1 409 Conflict\r\ncontent-length: 0\r\n\r\n";
     for (answer, outcome) in [
         (throttled, Outcome::Throttled { wait: Some(Millis::from_secs(7)) }),
-        (spent, Outcome::Accepted { quota_spent_for: Some(Millis::from_secs(9)) }),
-        (conflict, Outcome::Accepted { quota_spent_for: None }),
+        (spent, Outcome::Accepted { quota: Some(Quota::spent(Millis::from_secs(9))) }),
+        (conflict, Outcome::Accepted { quota: None }),
     ] {
         let bench = Bench::default();
         let (receiver, _requests) = Receiver::answering(answer).await;

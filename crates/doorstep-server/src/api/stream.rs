@@ -258,7 +258,7 @@ mod tests {
             number: 1,
             answer: Answer::Status(200),
             took: Millis(1),
-            outcome: Outcome::Accepted { quota_spent_for: None },
+            outcome: Outcome::Accepted { quota: None },
             decision: Decision::Delivered,
         }))
     }

@@ -87,6 +87,13 @@ impl Quota {
         }
     }
 
+    /// What it would say of itself in an answer.
+    fn header(&self, now: Timestamp) -> Option<String> {
+        let State::Counted(limiter) = &self.state else { return None };
+        let (left, resets_in) = limiter.left(now);
+        Some(format!("\"limit\";r={left};t={}", resets_in.0.div_ceil(1_000)))
+    }
+
     /// The factor of the limit that is in force then.
     pub fn factor(&self, at: Timestamp) -> f64 {
         self.target.course.factor(Millis::from_secs(at.since(START).0 / 1_000))
@@ -208,15 +215,19 @@ impl Site {
             self.ledger.second(now).refused += 1;
             return Reply { outcome: Outcome::TimedOut, after: TIMEOUT_DEFAULT };
         }
-        Reply { outcome: Outcome::Accepted { quota_spent_for: None }, after }
+        Reply { outcome: self.answer(200, None, now), after }
     }
 
     fn refusal(&self, wait: Millis, now: Timestamp) -> Reply {
-        let header = self.target.says.header(wait);
-        let lines = header.iter().map(|value| ("retry-after", value.as_bytes()));
+        Reply { outcome: self.answer(self.target.status, self.target.says.header(wait), now), after: REFUSED_AFTER }
+    }
+
+    fn answer(&self, status: u16, retry_after: Option<String>, now: Timestamp) -> Outcome {
+        let quota = if self.target.advertises { self.quota.header(now) } else { None };
+        let lines = [("retry-after", retry_after), ("ratelimit", quota)];
+        let lines = lines.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?.as_bytes())));
         let hints = Hints::read(lines, now, WAIT_MAX);
-        let outcome = Outcome::from_status(self.target.status, hints, &StatusOverrides::default());
-        Reply { outcome, after: REFUSED_AFTER }
+        Outcome::from_status(status, hints, &StatusOverrides::default())
     }
 }
 

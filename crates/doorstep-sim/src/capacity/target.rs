@@ -20,6 +20,8 @@ pub struct Target {
     /// What it refuses with: 429 or 503.
     pub status: u16,
     pub says: Says,
+    /// Whether its answers say what is left of the limit (`RateLimit`).
+    pub advertises: bool,
     /// So many requests in a thousand are refused whatever the load.
     pub noise_per_mille: u64,
     /// How long it works on a request that it admits.
@@ -138,6 +140,8 @@ const DAY_MS: u64 = 86_400_000;
 /// Bounds of what is drawn, in thousandths of a request per second. The upper one keeps an hour of virtual time affordable.
 const RATE_MIN: u64 = 100;
 const RATE_MAX: u64 = 200_000;
+/// Quotas are advertised in whole seconds: nobody does so for a shorter window.
+const ADVERTISED_MIN: Millis = Millis::from_secs(5);
 /// However long the window.
 const CAPACITY_MAX: u64 = 100_000;
 
@@ -207,6 +211,7 @@ impl Target {
             course,
             status: if refuses && dice.percent(25) { 503 } else { 429 },
             says: says(dice),
+            advertises: false,
             noise_per_mille: if noisy && refuses { 1 + dice.below(100) } else { 0 },
             service,
             ways: ways(rtt),
@@ -217,6 +222,8 @@ impl Target {
         if dice.percent(25) {
             target.backlog = arrivals(&target, dice);
         }
+        let can_advertise = matches!(target.limit, Limit::Counted { window, .. } if window >= ADVERTISED_MIN);
+        target.advertises = can_advertise && dice.one_in(8);
         target.name = target.describe();
         target
     }
@@ -236,6 +243,7 @@ impl Target {
             course: Course::Constant,
             status: 429,
             says: Says::Nothing,
+            advertises: false,
             noise_per_mille: 0,
             service: (Millis(5), Millis(15)),
             ways: ways(10),
@@ -301,6 +309,15 @@ impl Target {
                 concurrency: 50,
                 ..base(12, "5 % refused at random, 50/s, `Retry-After: 1`", Family::Noise, per_second(50))
             },
+            Self {
+                advertises: true,
+                ..base(
+                    13,
+                    "100 per minute, silent, says `RateLimit`",
+                    Family::FixedWindow,
+                    limit(Kind::FixedWindow, 100, 60_000),
+                )
+            },
         ]
     }
 
@@ -340,6 +357,7 @@ impl Target {
             (Limit::Overload { .. }, _) => String::new(),
             (_, says) => format!(", {} with Retry-After {}", self.status, says.describe()),
         };
+        let advertised = if self.advertises { ", says what is left" } else { "" };
         let noise = match self.noise_per_mille {
             0 => String::new(),
             n => format!(", {:.1} % refused at random", n as f64 / 10.0),
@@ -352,7 +370,7 @@ impl Target {
         };
         let rtt = self.ways.there.0 + self.ways.there.1 + self.ways.back.0 + self.ways.back.1;
         format!(
-            "{limit}{course}{says}{noise}{shared}{backlog}, answers in {} to {}, RTT about {}, cap {}",
+            "{limit}{course}{says}{advertised}{noise}{shared}{backlog}, answers in {} to {}, RTT about {}, cap {}",
             self.service.0,
             self.service.1,
             Millis(rtt.0 / 2),

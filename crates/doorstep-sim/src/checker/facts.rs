@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use doorstep_core::gate::ThrottleReason;
 use doorstep_core::id::DestinationId;
-use doorstep_core::outcome::Outcome;
+use doorstep_core::outcome::{Outcome, Quota};
 use doorstep_core::time::{Millis, Timestamp};
 
 use super::ramp::Back;
@@ -102,7 +102,7 @@ impl Facts {
 
     pub(super) fn learn(&mut self, request: u64, outcome: &Outcome, n_requests: u64, now: Timestamp) {
         self.was_throttled |= matches!(outcome, Outcome::Throttled { .. })
-            || matches!(outcome, Outcome::Accepted { quota_spent_for: Some(_) });
+            || matches!(outcome, Outcome::Accepted { quota: Some(Quota { left: 0, .. }) });
         if let Some(back) = &mut self.back {
             back.well &= matches!(outcome, Outcome::Accepted { .. });
         }
@@ -117,11 +117,14 @@ impl Facts {
                     self.quiet_for(*wait, now);
                 }
             }
-            Outcome::Accepted { quota_spent_for } => {
+            Outcome::Accepted { quota } => {
                 if request >= self.throttle_counts_from {
                     self.throttles_in_row = 0;
                 }
-                self.quiet_for(quota_spent_for.unwrap_or(Millis::ZERO), now);
+                self.quiet_for(
+                    quota.filter(|quota| quota.left == 0).map_or(Millis::ZERO, |quota| quota.resets_in),
+                    now,
+                );
                 if let Some(back) = &mut self.back {
                     back.n_accepted += 1;
                 }

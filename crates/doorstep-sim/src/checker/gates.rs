@@ -3,7 +3,7 @@
 use doorstep_core::delivery::Delivery;
 use doorstep_core::gate::{GateChange, Hold, ThrottleReason, Why};
 use doorstep_core::id::DestinationId;
-use doorstep_core::outcome::{Class, Outcome};
+use doorstep_core::outcome::{Class, Outcome, Quota};
 use doorstep_core::scheduler::Hand;
 use doorstep_core::time::{Millis, Timestamp};
 
@@ -42,7 +42,7 @@ impl Checker {
         match *change {
             GateChange::Throttled { until, reason, consecutive } => {
                 let by_429 = matches!(during, Some(Outcome::Throttled { .. }));
-                let by_quota = matches!(during, Some(Outcome::Accepted { quota_spent_for: Some(_) }));
+                let by_quota = matches!(during, Some(Outcome::Accepted { quota: Some(Quota { left: 0, .. }) }));
                 let by_maintenance = matches!(during, Some(Outcome::Failed { status: 503, wait: Some(_) }));
                 ensure(by_429 || by_quota || by_maintenance, || format!("{id} was throttled by {during:?}"))?;
                 if by_maintenance {

@@ -41,7 +41,7 @@ fn a_gate_waits_for_as_long_as_our_books_say_or_a_little_longer() {
         // Seven of ten are refused at random: often in a row.
         let receiver = |_: Timestamp| match dice.roll().up_to(Millis(9)).0 {
             0..7 => Outcome::Throttled { wait },
-            _ => Outcome::Accepted { quota_spent_for: None },
+            _ => Outcome::Accepted { quota: None },
         };
         let mut arena = Arena::new(start, Box::new(receiver), 1);
         arena.add_fed(Box::new(Watched(Rc::clone(&sender))), &[(start, Feed::at_once(100))]);

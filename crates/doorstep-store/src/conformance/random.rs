@@ -310,7 +310,7 @@ impl Pair {
         }
         let now = self.now;
         let (decision, outcome) = match end {
-            0 | 1 => (Decision::Delivered, Outcome::Accepted { quota_spent_for: None }),
+            0 | 1 => (Decision::Delivered, Outcome::Accepted { quota: None }),
             2 => (Decision::RetryAt(now + Millis(40)), Outcome::TimedOut),
             3 => (Decision::Requeue, Outcome::Throttled { wait: None }),
             4 => (Decision::Dead(DeadReason::Exhausted), Outcome::Ambiguous { status: 404, wait: None }),

@@ -176,7 +176,7 @@ pub const DEAD: Decision = Decision::Dead(DeadReason::Rejected);
 /// A settlement of a delivery as it was read, after a request that was answered accordingly.
 pub fn settle(delivery: &Delivery, decision: Decision, behind_dead: BehindDead, at: Timestamp) -> Write {
     let (outcome, status) = match decision {
-        Decision::Delivered => (Outcome::Accepted { quota_spent_for: None }, 204),
+        Decision::Delivered => (Outcome::Accepted { quota: None }, 204),
         Decision::RetryAt(_) => (Outcome::Failed { status: 503, wait: None }, 503),
         Decision::Requeue => (Outcome::Throttled { wait: None }, 429),
         Decision::Dead(_) => (Outcome::Rejected { status: 400 }, 400),

@@ -1,6 +1,9 @@
-//! The learned pace of a destination: seen, forgotten, pinned, and still there after `kill -9`.
+//! The learned pace of a destination: seen, forgotten, pinned, and still there after `kill -9`. What a receiver says of its quota.
 
+use std::io::Write;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -115,4 +118,41 @@ fn a_pinned_pace_holds_from_its_next_request_until_it_is_taken_away() {
     server.kill();
     let server = Server::start(&home);
     assert_eq!(shown(&mut server.client(), &destination)["pinned_pace"], json!({"per_second": 4.1}));
+}
+
+/// Admits so many per second, refuses the others without saying for how long, and says in each answer what is left.
+fn says_what_is_left(capacity: u64) -> Receiver {
+    let window = Mutex::new((Instant::now(), 0));
+    Receiver::answering(move |peer, _| {
+        let mut window = window.lock().unwrap();
+        if window.0.elapsed() >= Duration::from_secs(1) {
+            *window = (Instant::now(), 0);
+        }
+        let status = if window.1 < capacity { "200 OK" } else { "429 Busy" };
+        window.1 = (window.1 + 1).min(capacity);
+        let left = capacity - window.1;
+        write!(peer, "HTTP/1.1 {status}\r\nratelimit: \"second\";r={left};t=1\r\ncontent-length: 0\r\n\r\n")
+    })
+}
+
+#[test]
+fn a_quota_that_the_receiver_advertises_is_used_up_without_a_refusal() {
+    let home = Home::new();
+    let (server, receiver) = (Server::start(&home), says_what_is_left(5));
+    let mut client = server.client();
+    let tenant = client.tenant();
+    let destination = text(&client.destination(&tenant, &receiver.url("/"), json!({})), "id");
+    assert_eq!(shown(&mut client, &destination)["advertised_quota"], Value::Null);
+    // The first answer tells of the quota.
+    let first = client.event(&tenant, json!({}));
+    client.delivery_in(&destination, &first, "delivered");
+    let events: Vec<String> = (0..17).map(|_| client.event(&tenant, json!({}))).collect();
+    for event in &events {
+        client.delivery_in(&destination, event, "delivered");
+    }
+    assert_eq!(receiver.requests.len(), 18, "each was sent once");
+    let seen = shown(&mut client, &destination);
+    assert_eq!(seen["learned"], Value::Null, "nothing was refused: {seen}");
+    let quota = &seen["advertised_quota"];
+    assert!(quota["left"].as_u64().unwrap() < 5 && quota["resets_at"].is_string(), "{quota}");
 }

@@ -86,7 +86,7 @@ fn a_wait_is_capped_and_a_zero_is_not_a_busy_loop() {
 #[test]
 fn a_spent_quota_pauses_without_counting_as_a_throttle() {
     let mut bench = Bench::new();
-    let spent = Outcome::Accepted { quota_spent_for: Some(Millis::from_secs(30)) };
+    let spent = Outcome::Accepted { quota: Some(Quota::spent(Millis::from_secs(30))) };
     let changes = bench.send(spent);
     let until = bench.now + Millis::from_secs(30);
     assert_eq!(changes, [GateChange::Throttled { until, reason: ThrottleReason::QuotaSpent, consecutive: 0 }]);

@@ -28,7 +28,9 @@ fn any_outcome() -> impl Strategy<Value = Outcome> {
     let wait = proptest::option::of(prop_oneof![0..200_000u64, any::<u64>()].prop_map(Millis));
     prop_oneof![
         4 => Just(OK),
-        1 => wait.clone().prop_map(|quota_spent_for| Outcome::Accepted { quota_spent_for }),
+        1 => (0..3u64, wait.clone()).prop_map(|(left, resets_in)| Outcome::Accepted {
+            quota: resets_in.map(|resets_in| Quota { left, resets_in })
+        }),
         2 => wait.clone().prop_map(|wait| Outcome::Throttled { wait }),
         3 => (500..=599u16, wait).prop_map(|(status, wait)| Outcome::Failed { status, wait }),
         2 => Just(Outcome::TimedOut),
@@ -154,7 +156,7 @@ fn a_longer_wait_from_a_request_already_on_its_way_is_told_so_that_it_is_stored(
 #[test]
 fn a_quota_that_resets_at_once_is_no_throttle() {
     let mut bench = Bench::new();
-    let spent = Outcome::Accepted { quota_spent_for: Some(Millis::ZERO) };
+    let spent = Outcome::Accepted { quota: Some(Quota::spent(Millis::ZERO)) };
     assert_eq!(bench.send(spent), []);
 }
 

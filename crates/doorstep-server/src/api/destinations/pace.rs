@@ -1,7 +1,7 @@
 //! The pace of a destination: what a person has pinned, and what its receiver has taught.
 
 use doorstep_core::defaults::Maxima;
-use doorstep_core::gate::{LearnedPace, LearnedReason, Rate};
+use doorstep_core::gate::{AdvertisedQuota, LearnedPace, LearnedReason, Rate};
 use doorstep_core::time::{Millis, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -66,6 +66,21 @@ impl LearnedPaceView {
             // One that is overdue comes with the next load.
             next_probe_at: next_probe_at.map(|at| When(at.max(now))),
         }
+    }
+}
+
+/// What a receiver says of its own quota.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AdvertisedQuotaView {
+    /// Requests that it still admits, without those in flight.
+    left: u64,
+    /// When the quota is full again.
+    resets_at: When,
+}
+
+impl AdvertisedQuotaView {
+    pub(super) fn of(AdvertisedQuota { left, resets_at }: AdvertisedQuota) -> Self {
+        Self { left, resets_at: When(resets_at) }
     }
 }
 

@@ -21,7 +21,7 @@ use utoipa::ToSchema;
 
 use super::certificate::CertificateView;
 use super::consent::ConsentView;
-use super::pace::{LearnedPaceView, PinnedPace};
+use super::pace::{AdvertisedQuotaView, LearnedPaceView, PinnedPace};
 use super::recovering::RecoveringView;
 use super::settings::{OrderingName, RateLimit, Signing, algorithm};
 use crate::app::App;
@@ -101,6 +101,9 @@ pub(crate) struct DestinationView {
     /// The learned pace with its reason; null while nothing has been learned.
     #[schema(required)]
     learned: Option<LearnedPaceView>,
+    /// What the receiver says of its own quota (`RateLimit`), while that fits what it does; null if it says nothing.
+    #[schema(required)]
+    advertised_quota: Option<AdvertisedQuotaView>,
     /// Requests under way now.
     in_flight: u32,
     queued_events: u64,
@@ -272,6 +275,7 @@ impl DestinationView {
             suspension_reason,
             learned_pace: state.and_then(|state| state.pace.learned()).map(|rate| rate.as_per_second()),
             learned: learned.map(|learned| LearnedPaceView::of(learned, now)),
+            advertised_quota: gate.and_then(|gate| gate.advertised_quota).map(AdvertisedQuotaView::of),
             in_flight: gate.map_or(0, |gate| gate.in_flight),
             queued_events: backlog.queued,
             oldest_age_ms: backlog.oldest_created_at.map(|at| now.since(at).0),

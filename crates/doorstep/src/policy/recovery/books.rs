@@ -69,7 +69,7 @@ impl<'a> Books<'a> {
             return failed;
         }
         self.taken += 1;
-        Outcome::Accepted { quota_spent_for: None }
+        Outcome::Accepted { quota: None }
     }
 
     /// Delivery number `seq` ended, and was charged so many attempts.
