@@ -38,6 +38,8 @@ pub struct Gate {
     probe_in_flight: bool,
     /// On the heap: most receivers say nothing of a quota.
     advertised: Option<Box<Advertised>>,
+    /// What is refused now is refused in company: see [`Gate::is_in_company`].
+    in_company: bool,
 }
 
 /// All that a gate knows and that outlives the process. Whole numbers only: it is stored and restored exactly.
@@ -174,7 +176,7 @@ pub enum GateStatus {
 impl Gate {
     /// A gate as it was stored. Whatever was in flight then is not any more.
     pub fn restore(state: GateState) -> Self {
-        Self { state, in_flight: 0, probe_in_flight: false, advertised: None }
+        Self { state, in_flight: 0, probe_in_flight: false, advertised: None, in_company: false }
     }
 
     pub fn state(&self) -> &GateState {
@@ -267,6 +269,12 @@ impl Gate {
         self.advertised.as_ref()?.quota(now)
     }
 
+    /// Another destination at the same host was refused lately as well: they may share a limit, and the refusal that is settled next may
+    /// be due to the other.
+    pub fn is_in_company(&mut self) {
+        self.in_company = true;
+    }
+
     /// Learns from what came back, and says what changed.
     pub fn settle(
         &mut self,
@@ -277,6 +285,7 @@ impl Gate {
         jitter: Jitter,
     ) -> Vec<GateChange> {
         self.leave(&permit);
+        let in_company = std::mem::take(&mut self.in_company);
         let mut changes = Vec::new();
         match *outcome {
             Outcome::Accepted { quota } => {
@@ -296,7 +305,7 @@ impl Gate {
             Outcome::Throttled { wait } => {
                 self.state.suspension.answered();
                 self.contradicts_quota(&permit, now);
-                changes.extend(self.throttled(&permit, wait, limits, now, jitter));
+                changes.extend(self.throttled(&permit, (wait, in_company), limits, now, jitter));
             }
             Outcome::Failed { status, wait } => {
                 self.state.suspension.answered();
@@ -315,7 +324,7 @@ impl Gate {
                 if status == 503 && is_load && is_present {
                     let until = now + wait.unwrap_or_default().min(limits.wait_max);
                     self.contradicts_quota(&permit, now);
-                    self.state.pace.overloaded(&permit, limits, now, until);
+                    self.state.pace.overloaded((&permit, in_company), limits, now, until);
                 }
                 // It counts once that it is unavailable, however many requests were on their way.
                 let says_when = outcome.is_maintenance() && wait > Some(Millis::ZERO);
@@ -399,7 +408,7 @@ impl Gate {
     fn throttled(
         &mut self,
         permit: &Permit,
-        wait: Option<Millis>,
+        (wait, in_company): (Option<Millis>, bool),
         limits: &GateLimits,
         now: Timestamp,
         jitter: Jitter,
@@ -408,7 +417,7 @@ impl Gate {
         let change = self.state.throttle.refused(permit, wait, limits, now, jitter);
         let until = self.state.throttle.until()?;
         if begins {
-            self.state.pace.refused(permit, limits, now, until);
+            self.state.pace.refused((permit, in_company), limits, now, until);
         } else {
             self.state.pace.refused_too(permit, until);
         }

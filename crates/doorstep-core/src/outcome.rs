@@ -82,6 +82,11 @@ impl Outcome {
         matches!(self, Self::Failed { status: 503, wait: Some(_) })
     }
 
+    /// The receiver takes no more for the moment: too many requests, or too busy.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Throttled { .. } | Self::Failed { status: 503, .. })
+    }
+
     pub fn class(&self) -> Class {
         match self {
             Self::Accepted { .. } => Class::Success,

@@ -22,6 +22,7 @@ mod window;
 mod turns;
 mod shares;
 mod hosts;
+mod company;
 mod dispatch;
 mod saves;
 
@@ -36,6 +37,7 @@ use crate::id_map::IdMap;
 use crate::outcome::Outcome;
 use crate::retry::{Charge, Decision};
 use crate::time::{Millis, Timestamp};
+use company::Company;
 use hosts::Hosts;
 use lane::{Lane, LaneKey, Standing};
 use shares::Shares;
@@ -64,6 +66,7 @@ pub struct Scheduler {
     flights: IdMap<DeliveryId, Flight>,
     in_flight_by_track: [usize; 2],
     hosts: Hosts,
+    company: Company,
     turn: u32,
     stopped: bool,
     /// The lanes before this one have been looked at since nothing is in flight any more.
@@ -124,6 +127,7 @@ impl Scheduler {
             flights: IdMap::default(),
             in_flight_by_track: [0, 0],
             hosts,
+            company: Company::default(),
             turn: 0,
             stopped: false,
             saved_to: 0,
@@ -376,8 +380,11 @@ impl Scheduler {
         out: &mut Vec<Command>,
     ) {
         let Some(flight) = self.land(delivery_id, now) else { return };
-        let Flight { lane: key, delivery, permit, withdrawn, again, .. } = flight;
-        let Some(lane) = self.lane_mut(key) else { return };
+        let Flight { lane: key, host, delivery, permit, withdrawn, again } = flight;
+        let Some(lane) = self.lanes[key.index()].as_mut() else { return };
+        if outcome.is_refusal() && self.company.refused(lane.plan.tenant_id, &host, key, now) {
+            lane.gate.is_in_company();
+        }
         let charge = if permit.is_probe() { Charge::Probe } else { Charge::Attempt };
         let before = lane.gate.learned(&lane.plan.limits);
         lane.show_queue(now);

@@ -280,11 +280,17 @@ impl Pace {
     }
 
     /// The receiver refused, and is left alone until then.
-    pub(super) fn refused(&mut self, permit: &Permit, limits: &GateLimits, now: Timestamp, until: Timestamp) {
+    pub(super) fn refused(
+        &mut self,
+        (permit, in_company): (&Permit, bool),
+        limits: &GateLimits,
+        now: Timestamp,
+        until: Timestamp,
+    ) {
         if learns_from(permit, limits) {
             let before = self.learned.rate();
             if permit.paced.refusals == self.learned.refusals() {
-                self.learned.refused(refusal_of(permit, None), now, until);
+                self.learned.refused(refusal_of(permit, in_company, None), now, until);
             } else {
                 // An overload that began since has taught from it.
                 self.learned.refused_too(permit.paced.refusals, permit.n_in_flight, permit.paced.position);
@@ -320,11 +326,17 @@ impl Pace {
 
     /// It seems overloaded, and is left alone until then, if it says so. One overload teaches once, however many requests it
     /// catches.
-    pub(super) fn overloaded(&mut self, permit: &Permit, limits: &GateLimits, now: Timestamp, until: Timestamp) {
+    pub(super) fn overloaded(
+        &mut self,
+        (permit, in_company): (&Permit, bool),
+        limits: &GateLimits,
+        now: Timestamp,
+        until: Timestamp,
+    ) {
         if learns_from(permit, limits) && permit.paced.refusals == self.learned.refusals() {
             let before = self.learned.rate();
             let in_force = self.rate(limits);
-            self.learned.overloaded(refusal_of(permit, Some(in_force)), now, until);
+            self.learned.overloaded(refusal_of(permit, in_company, Some(in_force)), now, until);
             self.note_since(before, now);
             self.resumes_at(until);
             self.waits(limits, now, until);
@@ -380,8 +392,14 @@ impl Pace {
     }
 }
 
-fn refusal_of(permit: &Permit, in_force: Option<Rate>) -> Refused {
-    Refused { pressed: permit.pressed, n_in_flight: permit.n_in_flight, position: permit.paced.position, in_force }
+fn refusal_of(permit: &Permit, in_company: bool, in_force: Option<Rate>) -> Refused {
+    Refused {
+        in_company,
+        pressed: permit.pressed,
+        n_in_flight: permit.n_in_flight,
+        position: permit.paced.position,
+        in_force,
+    }
 }
 
 fn learns_from(permit: &Permit, limits: &GateLimits) -> bool {

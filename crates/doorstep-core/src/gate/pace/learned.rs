@@ -12,16 +12,22 @@
 //! the number at once teach that number instead: see [`number`]. A 503 between successes teaches as a refusal does.
 
 mod chance;
+mod ceiling;
+mod changes;
 mod done;
 mod number;
+mod stretch;
 
 use serde::{Deserialize, Serialize};
 
 use super::{GateLimits, LearnedReason, Rate};
 use crate::time::{Millis, Timestamp};
+use ceiling::Ceiling;
 use chance::Chance;
+use changes::Changes;
 use done::Done;
 use number::Number;
+use stretch::Stretch;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Learned {
@@ -43,9 +49,14 @@ pub(super) struct Learned {
     chance: Option<Box<Chance>>,
     #[serde(default)]
     done: Option<Box<Done>>,
+    #[serde(default)]
+    changes: Option<Box<Changes>>,
     /// The last refusal was of a burst after a wait, and says nothing about the pace.
     #[serde(default)]
     burst_refused: bool,
+    /// At the last refusal, others at the same host were refused as well.
+    #[serde(default)]
+    in_company: bool,
     /// Counts the refusals that ended a stretch, so that an answer can be told from one to a request of an earlier stretch.
     #[serde(default)]
     refusals: u32,
@@ -84,35 +95,14 @@ struct Unanswered {
 /// A request that was refused.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refused {
+    /// Others at the same host were refused lately as well.
+    pub(super) in_company: bool,
     pub(super) pressed: bool,
     pub(super) n_in_flight: u32,
     /// Its place in a burst after a wait, from 1 on.
     pub(super) position: Option<u32>,
     /// The pace that was kept to, if it may have been slower than the learned one.
     pub(super) in_force: Option<Rate>,
-}
-
-/// What was admitted between a throttle's end and the next refusal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Stretch {
-    admitted: u64,
-    lasted: Millis,
-    /// With the throttle that followed it.
-    cycle: Millis,
-    refused_at: Rate,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Ceiling {
-    rate: Rate,
-    /// What it was before it was doubted, and the paces that held until it was raised the last times.
-    trusted: Rate,
-    held: Option<Rate>,
-    held_before: Option<Rate>,
-    /// When it is next doubted, how long it is trusted after it proves right, and by how much it is then raised.
-    doubted_at: Timestamp,
-    trust: Millis,
-    raise_percent: u64,
 }
 
 /// With no ceiling known, the pace doubles in about this time: `ln 2 / 10 s` more per success …
@@ -128,27 +118,6 @@ const DECREASE_LATE_PERCENT: u64 = 92;
 const EARLY: Millis = Millis::from_mins(3);
 const EARLY_IN_ROW: u32 = 4;
 const EARLY_DECREASE_PERCENT: u64 = 85;
-/// Two thirds of the gap to the ceiling are closed in this time.
-const APPROACH: Millis = Millis::from_secs(60);
-/// A new ceiling is trusted for so many times the wait that a refusal cost, within these bounds: a wrong doubt costs that wait again …
-const TRUST_PER_WAIT: u64 = 25;
-const TRUST_MIN: Millis = Millis::from_mins(2);
-const TRUST_MAX: Millis = Millis::from_mins(20);
-/// … and one that proved right twice as long each time, up to so many times as long, or up to more where so many requests take longer.
-const TRUST_GROWTH: u64 = 2;
-const TRUST_GROWTH_SLOW: u64 = 8;
-const TRUST_REQUESTS: u64 = 100;
-/// A new ceiling is trusted for at least so many requests, if they take no longer than this.
-const TRUST_REQUESTS_MIN: u64 = 40;
-const TRUST_SLOW_MAX: Millis = Millis::from_mins(5);
-/// One that rests on a guess of the window is doubted sooner.
-const TRUST_GUESSED: Millis = Millis::from_mins(10);
-/// A doubted ceiling rises by this much, then by twice as much each time, until something gives: so many times in the time for which it
-/// was trusted, and at least once a minute.
-const RAISE_PERCENT_MIN: u64 = 3;
-const RAISE_PERCENT_MAX: u64 = 100;
-const RAISE_EVERY_MAX: Millis = Millis::from_mins(1);
-const RAISES_PER_TRUST: u64 = 6;
 
 /// Where refusals come by chance, the pace may grow to this share of what seems best, in per cent.
 const CHANCE_RAISE_PERCENT: u64 = 115;
@@ -157,9 +126,6 @@ const CHANCE_RAISE_PERCENT: u64 = 115;
 /// for this long.
 const DECREASE_TRIPPED_PERCENT: u64 = 60;
 const TRUST_TRIPPED: Millis = Millis::from_mins(10);
-
-/// Of the wait that followed the first refusal, so much counts as time in which the receiver admitted nothing more.
-const FIRST_WAIT_MAX: Millis = Millis::from_mins(1);
 
 /// Where the number at once stands in for the pace, a stretch is long enough if it lasts so many times as long as the wait after it.
 const LONG_STRETCH: u64 = 20;
@@ -172,10 +138,6 @@ const DOWN_AGAIN: Millis = Millis::from_mins(30);
 
 /// Before the first refusal, what was admitted counts for about this long.
 const RECENT: Millis = Millis::from_mins(1);
-
-/// Windows that people choose for their limits.
-const ROUND_WINDOWS: [Millis; 5] =
-    [Millis::from_secs(1), Millis::from_secs(10), Millis::from_mins(1), Millis::from_mins(15), Millis::from_hours(1)];
 
 impl Learned {
     /// Requests are spaced evenly at this.
@@ -223,7 +185,7 @@ impl Learned {
     /// A cycle has begun by then, and a ceiling is trusted from then at most.
     pub(super) fn notice_clock(&mut self, goes_on_at: Timestamp) {
         if let Some(number) = &mut self.number {
-            number.notice_clock(goes_on_at + TRUST_MAX.times(TRUST_GROWTH_SLOW));
+            number.notice_clock(goes_on_at + ceiling::TRUST_MAX.times(ceiling::TRUST_GROWTH_SLOW));
         }
         self.cycle_began_at = self.cycle_began_at.map(|began_at| began_at.min(goes_on_at));
         self.was_down_at = self.was_down_at.map(|at| at.min(goes_on_at));
@@ -377,7 +339,8 @@ impl Learned {
 
     /// It refused, and is left alone until then.
     pub(super) fn refused(&mut self, refused: Refused, now: Timestamp, until: Timestamp) {
-        let Refused { pressed, n_in_flight, position, in_force } = refused;
+        let Refused { in_company, pressed, n_in_flight, position, in_force } = refused;
+        self.in_company = in_company;
         self.burst_refused = position.is_some();
         self.burst_answered(position, false);
         self.by_overload = false;
@@ -446,7 +409,13 @@ impl Learned {
 
     /// How long what the last stretch showed is trusted.
     fn trust(&self) -> Millis {
-        self.last_stretch.as_ref().map_or(TRUST_MAX, |stretch| stretch.trust())
+        self.last_stretch.as_ref().map_or(ceiling::TRUST_MAX, |stretch| self.trust_after(**stretch))
+    }
+
+    /// How long a ceiling that this stretch shows is trusted.
+    fn trust_after(&self, stretch: Stretch) -> Millis {
+        let changes = self.changes.as_ref().map_or(0, |changes| changes.seen());
+        ceiling::trust(stretch.waited(), changes, self.in_company)
     }
 
     fn conclude(&mut self, stretch: Stretch, until: Timestamp) {
@@ -473,13 +442,15 @@ impl Learned {
         {
             return rate;
         }
+        self.changes.get_or_insert_default().stretch_ended(stretch.admitted, stretch.lasted, stretch.waited());
+        let trust = self.trust_after(stretch);
         let chance = self.chance.get_or_insert_default();
         if let Some(pace) = chance.stretch_ended(stretch.admitted, stretch.refused_at, stretch.waited()) {
             let ceiling = pace.percent(CHANCE_RAISE_PERCENT);
-            self.ceiling = Some(Box::new(Ceiling::after(None, ceiling, stretch.trust(), until)));
+            self.ceiling = Some(Box::new(Ceiling::after(None, ceiling, trust, until)));
             return pace;
         }
-        if let Some(restored) = self.ceiling.as_ref().and_then(|ceiling| ceiling.restored(stretch.trust(), until)) {
+        if let Some(restored) = self.ceiling.as_ref().and_then(|ceiling| ceiling.restored(trust, until)) {
             self.ceiling = Some(Box::new(restored));
             return restored.rate.percent(BELOW_CEILING_PERCENT).min(stretch.refused_at);
         }
@@ -500,7 +471,7 @@ impl Learned {
             }
             None => stretch.refused_at.max(done),
         };
-        let trust = if per_window.is_some() { TRUST_GUESSED.min(stretch.trust()) } else { stretch.trust() };
+        let trust = if per_window.is_some() { ceiling::TRUST_GUESSED.min(trust) } else { trust };
         let before = self.ceiling.take().map(|ceiling| *ceiling);
         self.ceiling = Some(Box::new(Ceiling::after(before, ceiling, trust, until)));
         let share = match per_window {
@@ -513,101 +484,5 @@ impl Learned {
 
     pub(super) fn resumes_at(&mut self, until: Timestamp) {
         (self.cycle_began_at, self.cycle_admitted) = (Some(until), 0);
-    }
-}
-
-impl Stretch {
-    /// How long a ceiling that it shows is trusted: a wrong doubt costs the wait.
-    fn trust(self) -> Millis {
-        self.waited().times(TRUST_PER_WAIT).clamp(TRUST_MIN, TRUST_MAX)
-    }
-
-    /// How long it was left alone after it.
-    fn waited(self) -> Millis {
-        Millis(self.cycle.0.saturating_sub(self.lasted.0))
-    }
-
-    /// What to go on with after the first refusal. A wait that is longer than this says more about the sender than about the receiver.
-    fn first_pace(self) -> Rate {
-        Rate::over(self.admitted.max(1), self.lasted + self.waited().min(FIRST_WAIT_MAX))
-    }
-
-    /// It admits at least this much over time.
-    fn at_least(self) -> Rate {
-        Rate::over(self.admitted.max(1), self.cycle)
-    }
-
-    /// If as many were admitted at one pace as at quite another, they are counted per window, and the window is
-    /// not shorter than either stretch.
-    fn limit_per_window(self, last: Self) -> Option<Rate> {
-        let as_many = is_within(self.admitted, last.admitted, 130);
-        let as_fast = is_within(self.refused_at.0, last.refused_at.0, 150);
-        if !as_many || as_fast {
-            return None;
-        }
-        // A stretch may reach into a second window before it is refused there.
-        let longer = self.lasted.max(last.lasted);
-        let window = ROUND_WINDOWS.into_iter().find(|window| window.times(3) >= longer.times(2))?;
-        Some(Rate::over(self.admitted.min(last.admitted), window))
-    }
-}
-
-fn is_within(a: u64, b: u64, percent: u128) -> bool {
-    u128::from(a.max(b)) * 100 <= u128::from(a.min(b)) * percent
-}
-
-impl Ceiling {
-    fn after(previous: Option<Self>, refused: Rate, trust: Millis, now: Timestamp) -> Self {
-        let confirmed = previous.filter(|p| is_within(refused.0, p.trusted.0, 110));
-        // Slow limits would be doubted with every few requests.
-        let trust = trust.max(refused.time_for(TRUST_REQUESTS_MIN).min(TRUST_SLOW_MAX));
-        let longest =
-            trust.times(TRUST_GROWTH).max(refused.time_for(TRUST_REQUESTS).min(trust.times(TRUST_GROWTH_SLOW)));
-        let trust = confirmed.map_or(trust, |p| p.trust.times(2).min(longest));
-        Self {
-            rate: refused,
-            trusted: refused,
-            held: None,
-            held_before: None,
-            doubted_at: now + trust,
-            trust,
-            raise_percent: RAISE_PERCENT_MIN,
-        }
-    }
-
-    /// Whether it is raised now, from the pace that has held until now.
-    fn doubt(&mut self, pace: Rate, now: Timestamp) -> bool {
-        let due = now >= self.doubted_at;
-        if due {
-            (self.held_before, self.held) = (self.held, Some(pace));
-            self.rate = self.rate.percent(100 + self.raise_percent);
-            self.raise_percent = (self.raise_percent * 2).min(RAISE_PERCENT_MAX);
-            self.doubted_at = now + Millis(self.trust.0 / RAISES_PER_TRUST).min(RAISE_EVERY_MAX);
-        }
-        due
-    }
-
-    /// The doubt was wrong: what was trusted before it is right after all, and trusted for longer. Not so if a good deal
-    /// more held for a minute and was not refused in the next one either: then the receiver takes more than it did.
-    fn restored(self, trust: Millis, now: Timestamp) -> Option<Self> {
-        self.held?;
-        let grew = self.held_before.is_some_and(|held| held > self.trusted.percent(110));
-        (!grew).then(|| Self::after(Some(self), self.trusted, trust, now))
-    }
-
-    /// In which time two thirds of the gap are closed: while it is doubted, before it is raised again.
-    fn approach(&self) -> Millis {
-        match self.held {
-            Some(_) => Millis(self.trust.0 / RAISES_PER_TRUST).min(APPROACH),
-            None => APPROACH,
-        }
-    }
-
-    /// One success nearer: exponentially closer over time, at most half the gap at once.
-    fn approached_from(&self, rate: Rate) -> Rate {
-        let gap = self.rate.percent(BELOW_CEILING_PERCENT).0.saturating_sub(rate.0);
-        let since_last_micros = u128::from(rate.interval().unsigned_abs());
-        let step = u128::from(gap) * since_last_micros / (u128::from(self.approach().0) * 1_000);
-        rate.plus(u64::try_from(step).unwrap_or(gap).min(gap / 2))
     }
 }
