@@ -314,6 +314,9 @@ impl Learned {
     /// It seems down, and what it answered last no sign of overload. One that accepts some and falls over again and again is
     /// overloaded after all.
     pub(super) fn tripped(&mut self, now: Timestamp) {
+        if let Some(chance) = &mut self.chance {
+            chance.tripped();
+        }
         let Some(before) = self.before_overload.take() else { return };
         if self.was_down_at.is_none_or(|at| now.since(at) >= DOWN_AGAIN) {
             // What is still under way belongs to no stretch that is known.

@@ -23,8 +23,10 @@ pub(super) struct Ceiling {
     approach: Millis,
 }
 
-/// Two thirds of the gap to the ceiling are closed in this part of the time for which it is trusted, within these bounds.
+/// Two thirds of the gap to the ceiling are closed in this part of the time for which it is trusted, or in the time that so many requests
+/// take, within these bounds.
 const APPROACHES_PER_TRUST: u64 = 2;
+const APPROACH_REQUESTS: u64 = 30;
 const APPROACH_MIN: Millis = Millis::from_secs(10);
 const APPROACH_MAX: Millis = Millis::from_secs(60);
 /// A new ceiling is trusted for so many times the wait that a refusal cost, within these bounds: a wrong doubt costs that wait again …
@@ -42,7 +44,7 @@ const TRUST_PROVEN: Millis = Millis::from_mins(4);
 pub(super) const TRUST_GROWTH_SLOW: u64 = 8;
 const TRUST_REQUESTS: u64 = 100;
 /// A new ceiling is trusted for at least so many requests, if they take no longer than this.
-const TRUST_REQUESTS_MIN: u64 = 40;
+const TRUST_REQUESTS_MIN: u64 = 50;
 const TRUST_SLOW_MAX: Millis = Millis::from_mins(5);
 /// One that rests on a guess of the window is doubted sooner.
 pub(super) const TRUST_GUESSED: Millis = Millis::from_mins(10);
@@ -83,7 +85,9 @@ impl Ceiling {
             doubted_at: now + trust,
             trust,
             raise_percent: RAISE_PERCENT_MIN,
-            approach: Millis(trust.0 / APPROACHES_PER_TRUST).clamp(APPROACH_MIN, APPROACH_MAX),
+            approach: Millis(trust.0 / APPROACHES_PER_TRUST)
+                .max(refused.time_for(APPROACH_REQUESTS))
+                .clamp(APPROACH_MIN, APPROACH_MAX),
         }
     }
 

@@ -22,7 +22,22 @@ pub(super) struct Chance {
     stretches: Stretches,
     paces: Paces,
     bursts: Bursts,
+    slower: Slower,
 }
+
+/// Whether a slower pace is in vain, where refusals cost no wait.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct Slower {
+    is_in_vain: bool,
+    /// How often that turned out to be wrong, and for how many stretches it is not believed again.
+    wrong: u32,
+    rest: u32,
+}
+
+/// After the first mistake so many stretches pass, after each further one four times as many.
+const REST_MIN: u32 = 8;
+const MISTAKES_MAX: u32 = 5;
 
 /// A burst is worth it only where waits last at least one part in so many of the usual time between them.
 const WAIT_SHARE: u64 = 3;
@@ -53,13 +68,42 @@ impl Chance {
         self.stretches.add(admitted, refused_at);
         self.paces.refused(refused_at, wait);
         let is_free = wait == Millis::ZERO;
-        let by_chance = self.stretches.judge(!is_free) || is_free && self.paces.slower_did_not_help();
-        if by_chance { self.paces.best(refused_at) } else { None }
+        let in_vain = is_free && self.slower.stretch_ended(self.slower_is_in_vain());
+        let by_chance = self.stretches.judge(!is_free) || in_vain;
+        if by_chance { self.paces.best(refused_at, in_vain) } else { None }
+    }
+
+    fn slower_is_in_vain(&self) -> Option<bool> {
+        self.paces.slower_is_in_vain().map(|in_vain| in_vain && self.stretches.differ())
+    }
+
+    /// So much failed that it seemed down: perhaps because it was sent to faster.
+    pub(super) fn tripped(&mut self) {
+        self.slower.is_wrong();
     }
 
     /// How many requests may leave at once after this wait.
     pub(super) fn next_burst(&mut self, wait: Millis, pace: Rate) -> u32 {
         let usual = pace.time_for(self.stretches.usual());
         if self.is_found() && wait.times(WAIT_SHARE) >= usual { self.bursts.next_size(self.paces.share()) } else { 0 }
+    }
+}
+
+impl Slower {
+    fn stretch_ended(&mut self, in_vain: Option<bool>) -> bool {
+        match in_vain {
+            _ if self.rest > 0 => self.rest -= 1,
+            Some(true) => self.is_in_vain = true,
+            Some(false) => self.is_wrong(),
+            None => {}
+        }
+        self.is_in_vain
+    }
+
+    fn is_wrong(&mut self) {
+        if std::mem::take(&mut self.is_in_vain) {
+            self.rest = REST_MIN << (2 * self.wrong);
+            self.wrong = (self.wrong + 1).min(MISTAKES_MAX);
+        }
     }
 }

@@ -58,6 +58,9 @@ const CLEARLY_SLOWER: u16 = 3;
 const SLOWER_SEEN_MIN: f64 = 10.0;
 const SLOWER_REFUSED_MIN: f64 = 3.5;
 const STEPS_TO_DOUBLE: u16 = 4;
+/// A limit has to fit better than none by so much more to show that the pace does matter; so it does where more than this share is refused.
+const REFUTED: f64 = 1.5;
+const IN_VAIN_SHARE_MAX: f64 = 0.42;
 /// The pace changes at once by no more than half or double.
 const SLOWER_MAX: f64 = 0.5;
 const FASTER_MAX: f64 = 2.0;
@@ -100,19 +103,30 @@ impl Paces {
         refused / (admitted + refused).max(1.0)
     }
 
-    /// Whether about as much is refused at a clearly slower pace: then the pace is not what brings refusals about.
-    pub(super) fn slower_did_not_help(&self) -> bool {
-        let Some(fastest) = self.steps.last().map(|step| step.number) else { return false };
+    /// Whether about as much is refused at a clearly slower pace: then the pace is not what brings refusals about. `None`: not enough was
+    /// seen to tell.
+    pub(super) fn slower_is_in_vain(&self) -> Option<bool> {
+        let fastest = self.steps.last()?.number;
         let slower = self.steps.iter().filter(|step| step.number.saturating_add(CLEARLY_SLOWER) <= fastest);
         let (admitted, refused) = slower.fold((0.0, 0.0), |sum, step| step.added_to(sum));
-        let seen_enough = admitted + refused >= SLOWER_SEEN_MIN && refused >= SLOWER_REFUSED_MIN;
+        if admitted + refused < SLOWER_SEEN_MIN || refused < SLOWER_REFUSED_MIN {
+            return None;
+        }
+        let guesses = self.guesses();
         // The first guess is that there is no limit.
-        seen_enough
-            && self.guesses().split_first().is_some_and(|(none, limits)| limits.iter().all(|it| it.fit <= none.fit))
+        let (none, limits) = guesses.split_first()?;
+        let limit = limits.iter().map(|guess| guess.fit).fold(f64::MIN, f64::max);
+        if limit <= none.fit {
+            Some(true)
+        } else if limit > none.fit + REFUTED || self.share() > IN_VAIN_SHARE_MAX {
+            Some(false)
+        } else {
+            None
+        }
     }
 
     /// The pace to go on with after a refusal at this one, unless too much is refused for chance.
-    pub(super) fn best(&self, refused_at: Rate) -> Option<Rate> {
+    pub(super) fn best(&self, refused_at: Rate, in_vain: bool) -> Option<Rate> {
         let share = self.share();
         let share_max = if self.wait == Millis::ZERO { SHARE_MAX_WITHOUT_WAIT } else { SHARE_MAX };
         if share <= 0.0 || share > share_max {
@@ -120,7 +134,6 @@ impl Paces {
         }
         let guesses = self.guesses();
         let here = step_of(refused_at);
-        let in_vain = self.wait == Millis::ZERO && self.slower_did_not_help();
         let cost = if in_vain { COST_IF_SLOWER_IS_IN_VAIN } else { COST };
         let wait = self.wait.0 as f64 / 1e3 + cost / middle_of(here);
         let fastest = if in_vain { here.saturating_add(STEPS_TO_DOUBLE) } else { 0 };
@@ -232,26 +245,26 @@ mod tests {
     #[test]
     fn where_all_paces_are_refused_alike_the_pace_rises() {
         let seen = paces(&[(10, 20), (8, 19), (5, 21), (4, 20)], SECOND);
-        let best = seen.best(Rate::per_second(4)).unwrap();
+        let best = seen.best(Rate::per_second(4), false).unwrap();
         assert_eq!(best.as_per_second(), 8.0, "twice as fast, and no more at once");
-        let best = seen.best(Rate::per_second(10)).unwrap();
+        let best = seen.best(Rate::per_second(10), false).unwrap();
         assert!(best.as_per_second() > 10.0, "{best:?}");
     }
 
     #[test]
     fn a_pace_above_a_limit_is_left() {
         let seen = paces(&[(10, 20), (20, 1), (10, 25), (20, 0), (10, 18), (20, 1), (10, 22), (20, 1)], SECOND);
-        let best = seen.best(Rate::per_second(20)).unwrap();
+        let best = seen.best(Rate::per_second(20), false).unwrap();
         assert!((9.0..=12.0).contains(&best.as_per_second()), "{best:?}");
     }
 
     #[test]
     fn what_is_refused_too_often_is_no_chance() {
-        assert_eq!(paces(&[(10, 2), (8, 1), (5, 2)], SECOND).best(Rate::per_second(5)), None);
-        assert_eq!(Paces::default().best(Rate::per_second(5)), None);
+        assert_eq!(paces(&[(10, 2), (8, 1), (5, 2)], SECOND).best(Rate::per_second(5), false), None);
+        assert_eq!(Paces::default().best(Rate::per_second(5), false), None);
         let broken = paces(&[(10, 2), (8, 1), (5, 2)], Millis::ZERO);
         assert!(
-            broken.best(Rate::per_second(5)) >= Some(Rate::per_second(5)),
+            broken.best(Rate::per_second(5), false) >= Some(Rate::per_second(5)),
             "one in three is broken, and that costs no wait"
         );
     }
@@ -265,6 +278,6 @@ mod tests {
         assert_eq!(seen.steps.len(), 1, "{seen:?}");
         seen.steps[0].admitted = u64::MAX;
         seen.admitted(Rate::per_second(1));
-        assert!(seen.best(Rate::per_second(1)).is_some());
+        assert!(seen.best(Rate::per_second(1), false).is_some());
     }
 }

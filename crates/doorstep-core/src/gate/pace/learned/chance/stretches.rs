@@ -41,6 +41,7 @@ const SAMPLES: [Sample; 3] = [
     Sample { n: KEPT, left_out: 5, irregular: 2, as_many: 2 },
 ];
 const KEPT: usize = 24;
+const FEW: usize = 8;
 /// Once chance was found, so many times is irregular enough.
 const STILL_IRREGULAR: u64 = 2;
 /// With this much evidence, chance is believed although the last stretches do not look like it.
@@ -87,6 +88,16 @@ impl Stretches {
         };
         self.by_chance = looks_like_it || self.by_chance && self.evidence >= EVIDENCE;
         self.by_chance
+    }
+
+    /// Whether the last few were clearly not of one length, as those of a limit are.
+    pub(super) fn differ(&self) -> bool {
+        let last = &self.last[self.last.len().saturating_sub(FEW)..];
+        let mut admitted: Vec<_> = last.iter().map(|short| short.admitted).collect();
+        admitted.sort_unstable();
+        // The shortest and the longest are left out.
+        let [_, shortest, .., longest, _] = admitted[..] else { return false };
+        longest >= shortest.max(1).saturating_mul(STILL_IRREGULAR)
     }
 
     fn looks_like_chance(&self, sample: &Sample, costs_a_wait: bool) -> bool {
@@ -196,6 +207,21 @@ mod tests {
             judged.iter().position(|was| !was).unwrap(),
             "and not again"
         );
+    }
+
+    #[test]
+    fn a_few_stretches_differ_or_are_of_one_length() {
+        for (admitted, differ) in [
+            (&[4, 4, 4, 7, 4, 4][..], false),
+            (&[1, 3, 0, 2, 6, 1], true),
+            (&[40, 3, 25, 9], true),
+            (&[40, 3, 25], false),
+            (&[0, 0, 0, 0, 0, 9], false),
+            (&[50, 1, 90, 4, 4, 4, 4, 4, 4, 4, 4], false),
+        ] {
+            let seen: Vec<_> = admitted.iter().map(|admitted| (*admitted, 10)).collect();
+            assert_eq!(stretches(&seen).differ(), differ, "{admitted:?}");
+        }
     }
 
     #[test]
