@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use doorstep_core::delivery::OrderingSlot;
 use doorstep_core::destination::SigningSecret;
 use doorstep_core::id::AttemptId;
-use doorstep_core::outcome::{Class, Outcome, StatusOverrides};
+use doorstep_core::outcome::{Class, Outcome, Quota, StatusOverrides};
 use doorstep_core::signature::{ExtraStyle, SharedSecret, TOLERANCE_DEFAULT, VerifyingKey, verify};
 use doorstep_core::time::Millis;
 use doorstep_engine::sender::SendFault;

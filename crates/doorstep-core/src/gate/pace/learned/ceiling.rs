@@ -42,9 +42,9 @@ const TRUST_PER_WAIT_MIN: u64 = 8;
 const TRUST_GROWTH: u64 = 2;
 const TRUST_PROVEN: Millis = Millis::from_mins(4);
 pub(super) const TRUST_GROWTH_SLOW: u64 = 8;
-const TRUST_REQUESTS: u64 = 100;
+const TRUST_REQUESTS: u64 = 200;
 /// A new ceiling is trusted for at least so many requests, if they take no longer than this.
-const TRUST_REQUESTS_MIN: u64 = 50;
+const TRUST_REQUESTS_MIN: u64 = 100;
 const TRUST_SLOW_MAX: Millis = Millis::from_mins(5);
 /// One that rests on a guess of the window is doubted sooner.
 pub(super) const TRUST_GUESSED: Millis = Millis::from_mins(10);
