@@ -24,7 +24,7 @@ venv: ## Fetch the Python libraries that judge our signatures and our API, into 
 	@echo "==> venv"
 	@tools/venv
 
-examples: ## Fetch GitHub's example payloads, into e2e/node_modules
+examples: ## Fetch GitHub's example payloads and makers of API clients, into e2e/node_modules
 	@echo "==> examples"
 	@tools/examples
 

@@ -76,6 +76,9 @@ def problem_codes_are_described(context, response, case):
     if "application/problem+json" not in response.headers.get("content-type", [""])[0]:
         return
     described = case.operation.definition.raw["responses"].get(str(response.status_code))
+    if described is not None and "$ref" in described:
+        shared = case.operation.schema.raw_schema["components"]["responses"]
+        described = shared[described["$ref"].removeprefix("#/components/responses/")]
     # A method that is none of the path's is no operation.
     if described is None:
         return

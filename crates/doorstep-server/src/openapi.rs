@@ -3,6 +3,8 @@
 mod headers;
 mod page;
 mod refusals;
+mod json_first;
+mod shared;
 #[cfg(test)]
 pub(crate) mod seen;
 
@@ -14,12 +16,15 @@ use axum::routing::get;
 use doorstep_core::api_key::Scope;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use http::{HeaderValue, Method};
+use serde_json::Value;
 use utoipa::OpenApi;
 use utoipa::openapi::RefOr;
-use utoipa::openapi::path::Parameter;
+use utoipa::openapi::path::{Operation, Parameter};
 use utoipa::openapi::security::{
     ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
 };
+
+use json_first::JsonFirst;
 
 use crate::auth::cookie;
 use crate::auth::rules::{self, Need};
@@ -36,6 +41,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
         description = "Takes events, keeps them durably, and delivers each one, signed, to every destination that subscribed.",
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
+    servers((url = "/", description = "The server that this description comes from")),
     tags(
         (name = "tenants", description = "Customers of the operator"),
         (name = "destinations", description = "URLs that receive events"),
@@ -102,7 +108,8 @@ pub(crate) fn polish(document: &mut utoipa::openapi::OpenApi) {
             operation.security = operation.security.take().or_else(|| let_in(&method, path));
             let tag = operation.tags.as_ref().and_then(|tags| tags.first().cloned()).unwrap_or_default();
             let handler = operation.operation_id.take().unwrap_or_default();
-            operation.operation_id = Some(format!("{}_{handler}", tag.replace(['-', ' '], "_")));
+            operation.operation_id = Some(name(&tag, &handler));
+            describe_success(operation);
             for parameter in operation.parameters.iter_mut().flatten() {
                 if let RefOr::T(Parameter { schema: Some(schema), .. }) = parameter {
                     shape::not_null(schema);
@@ -114,9 +121,52 @@ pub(crate) fn polish(document: &mut utoipa::openapi::OpenApi) {
     }
 }
 
+/// `deliveries_retry`: the plural and the verb, in the words of the API.
+fn name(tag: &str, handler: &str) -> String {
+    let name = format!("{}_{handler}", tag.replace(['-', ' '], "_"));
+    match name.as_str() {
+        "events_accept" => "events_send",
+        "events_accept_batch" => "events_send_batch",
+        "events_fetch" => "events_get_payload",
+        "stream_stream" => "stream",
+        "health_alive" => "health_live",
+        "destinations_rotate" => "destinations_rotate_secret",
+        "destinations_agree" => "destinations_consent",
+        "destinations_agree_by_visit" => "destinations_consent_by_link",
+        "portal_enter" => "portal_session_start",
+        "portal_show" => "portal_session_get",
+        "portal_leave" => "portal_session_end",
+        "portal_create" => "portal_sessions_create",
+        "portal_end_all" => "portal_sessions_end_all",
+        _ => match name.rsplit_once('_') {
+            Some((plural, "change")) => return format!("{plural}_update"),
+            Some((plural, "remove")) => return format!("{plural}_delete"),
+            _ => return name,
+        },
+    }
+    .to_owned()
+}
+
+/// Every answer has a description, and what it is stands in its schema.
+fn describe_success(operation: &mut Operation) {
+    for (status, answer) in &mut operation.responses.responses {
+        if let RefOr::T(answer) = answer
+            && answer.description.is_empty()
+        {
+            answer.description = match status.as_str() {
+                "201" => "Created",
+                "202" => "Accepted: on disk, and on its way",
+                "204" => "Done; the answer has no body",
+                _ => "OK",
+            }
+            .to_owned();
+        }
+    }
+}
+
 /// Routes that need no key: the description, and the page. There are no others beside those that are described.
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>(document: &utoipa::openapi::OpenApi) -> Router<S> {
-    let document: Arc<str> = text(document).into();
+    let document: Arc<str> = serde_json::to_string(&JsonFirst(&written(document))).unwrap_or_default().into();
     let page: Arc<str> = page::html().into();
     Router::new()
         .route("/openapi.json", get(move || async move { file("application/json", document.to_string()) }))
@@ -125,12 +175,18 @@ pub(crate) fn routes<S: Clone + Send + Sync + 'static>(document: &utoipa::openap
         .route("/docs/page.js", get(|| async { file("text/javascript", page::JS.to_owned()) }))
 }
 
-/// The document as it is served and committed.
+/// The document as it is committed. It is served without spaces.
 pub fn text(document: &utoipa::openapi::OpenApi) -> String {
-    // Plain data always becomes JSON.
-    let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
+    let mut text = serde_json::to_string_pretty(&JsonFirst(&written(document))).unwrap_or_default();
     text.push('\n');
     text
+}
+
+fn written(document: &utoipa::openapi::OpenApi) -> Value {
+    // Plain data always becomes JSON.
+    let mut document = serde_json::to_value(document).unwrap_or_default();
+    shared::share_problems(&mut document);
+    document
 }
 
 fn file(kind: &'static str, text: String) -> Response {

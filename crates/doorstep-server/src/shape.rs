@@ -260,10 +260,11 @@ pub(crate) fn without(mut body: RefOr<Schema>, fields: &[&str]) -> RefOr<Schema>
     body
 }
 
-/// A body that is also one of these.
-pub(crate) fn one_of(mut body: RefOr<Schema>, ways: Value) -> RefOr<Schema> {
+/// A body for which something more holds if it is like this. Clients that are made from the description take the body for an object with its
+/// properties; with `oneOf` beside them they cannot make it at all.
+pub(crate) fn with_rule(mut body: RefOr<Schema>, [if_so, then, otherwise]: [Value; 3]) -> RefOr<Schema> {
     if let RefOr::T(Schema::Object(object)) = &mut body {
-        object.extensions = Some(Extensions::from_iter([("oneOf", ways)]));
+        object.extensions = Some(Extensions::from_iter([("if", if_so), ("then", then), ("else", otherwise)]));
     }
     body
 }

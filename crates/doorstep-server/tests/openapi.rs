@@ -10,8 +10,37 @@ use doorstep_core::search::{DeliveryFilter, EventFilter, Search};
 use doorstep_server::{openapi, router};
 use serde_json::Value;
 
+/// The document, with what is shared put where it is referred to.
 fn document() -> Value {
-    serde_json::from_str(&openapi::text(&router::document())).unwrap()
+    let mut document: Value = serde_json::from_str(&openapi::text(&router::document())).unwrap();
+    let shared = document["components"]["responses"].take();
+    for item in document["paths"].as_object_mut().unwrap().values_mut() {
+        for operation in item.as_object_mut().unwrap().values_mut() {
+            for answer in operation["responses"].as_object_mut().unwrap().values_mut() {
+                if let Some(reference) = answer.get("$ref").and_then(Value::as_str) {
+                    *answer = shared[reference.strip_prefix("#/components/responses/").unwrap()].clone();
+                }
+            }
+        }
+    }
+    document
+}
+
+#[test]
+fn the_document_is_small_enough_to_be_read_by_anything() {
+    let document: Value = serde_json::from_str(&openapi::text(&router::document())).unwrap();
+    let bytes = document.to_string().len();
+    assert!(bytes <= 200_000, "{bytes} bytes");
+}
+
+#[test]
+fn every_answer_says_what_it_is() {
+    for (what, operation) in operations(&document()) {
+        for (status, answer) in answers(operation) {
+            let description = answer["description"].as_str().unwrap_or_default();
+            assert!(!description.is_empty(), "{what} {status}");
+        }
+    }
 }
 
 fn operations(document: &Value) -> impl Iterator<Item = (String, &Value)> {

@@ -104,19 +104,13 @@ enum RotationBody {}
 
 impl PartialSchema for RotationBody {
     fn schema() -> RefOr<Schema> {
-        shape::one_of(
+        shape::with_rule(
             Rotation::schema(),
-            json!([
-                {"properties": {"links": {"enum": [false, null]}}},
-                {
-                    "required": ["links"],
-                    "properties": {
-                        "links": {"const": true},
-                        "secret": {"type": "null"},
-                        "overlap_ms": {"type": "null"},
-                    },
-                },
-            ]),
+            [
+                json!({"required": ["links"], "properties": {"links": {"const": true}}}),
+                json!({"properties": {"secret": {"type": "null"}, "overlap_ms": {"type": "null"}}}),
+                json!({}),
+            ],
         )
     }
 }

@@ -83,7 +83,10 @@ const headers = (doc, given) => {
   return rows.length ? el("div", "", el("h4", "Headers"), table(doc, rows)) : "";
 };
 
-const answered = (doc, status, answer) => {
+const resolved = (doc, part) => (part.$ref ? part.$ref.slice(2).split("/").reduce((at, name) => at[name], doc) : part);
+
+const answered = (doc, status, given) => {
+  const answer = resolved(doc, given);
   const codes = answer["x-problem-codes"];
   const summary = el("summary", codes ? `${status} ${codes.join(", ")}` : `${status} ${answer.description || ""}`);
   const body = codes ? problems(codes) : content(doc, "", answer.content);

@@ -93,7 +93,7 @@ fn an_answer_that_is_not_described_is_found_out() {
     ] {
         assert!(check(status, &headers, code).is_err(), "{status} {code:?}");
     }
-    assert_eq!(of(Method::POST, "/v1/events/batch")["operationId"], "events_accept_batch");
+    assert_eq!(of(Method::POST, "/v1/events/batch")["operationId"], "events_send_batch");
     assert_eq!(of(Method::HEAD, "/v1/events/evt_1")["operationId"], "events_get");
     assert!(operation(&Method::GET, "/v1/events/batch").is_none(), "it is no event's name");
     assert!(operation(&Method::PUT, "/v1/tenants").is_none() && operation(&Method::GET, "/v1").is_none());

@@ -22,6 +22,7 @@ mod asleep;
 mod api;
 mod proxies;
 mod schemathesis;
+mod generated_clients;
 mod idempotency;
 mod first_start;
 mod targets;

@@ -96,19 +96,16 @@ pub(crate) enum EventBody {}
 
 impl PartialSchema for EventBody {
     fn schema() -> RefOr<Schema> {
-        shape::one_of(
+        shape::with_rule(
             NewEvent::schema(),
-            json!([
-                {"required": ["payload"], "properties": {"payload_base64": {"type": "null"}}},
-                {
+            [
+                json!({"required": ["payload"]}),
+                json!({"properties": {"payload_base64": {"type": "null"}}}),
+                json!({
                     "required": ["payload_base64", "content_type"],
-                    "properties": {
-                        "payload": {"not": {}},
-                        "payload_base64": {"type": "string"},
-                        "content_type": {"type": "string"},
-                    },
-                },
-            ]),
+                    "properties": {"payload_base64": {"type": "string"}, "content_type": {"type": "string"}},
+                }),
+            ],
         )
     }
 }

@@ -118,19 +118,16 @@ pub(in super::super) enum CloudEventBody {}
 
 impl PartialSchema for CloudEventBody {
     fn schema() -> RefOr<Schema> {
-        shape::one_of(
+        shape::with_rule(
             CloudEvent::schema(),
-            json!([
-                {"required": ["data"], "properties": {"data": {"not": {"type": "null"}}, "data_base64": {"type": "null"}}},
-                {
+            [
+                json!({"required": ["data"], "properties": {"data": {"not": {"type": "null"}}}}),
+                json!({"properties": {"data_base64": {"type": "null"}}}),
+                json!({
                     "required": ["data_base64", "datacontenttype"],
-                    "properties": {
-                        "data": {"type": "null"},
-                        "data_base64": {"type": "string"},
-                        "datacontenttype": {"type": "string"},
-                    },
-                },
-            ]),
+                    "properties": {"data_base64": {"type": "string"}, "datacontenttype": {"type": "string"}},
+                }),
+            ],
         )
     }
 }
