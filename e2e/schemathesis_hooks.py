@@ -21,7 +21,8 @@ THERE = {
 RESERVED = {
     "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings", "host", "content-length",
     "content-encoding", "content-type", "accept-encoding", "expect", "user-agent", "cookie", "date", "via", "forwarded",
-    "x-real-ip", "x-event-id", "x-event-type", "x-delivery-id", "x-delivery-attempt", "x-replay-id", "x-sequence", "x-signature",
+    "x-real-ip", "x-event-id", "x-event-type", "x-delivery-id", "x-delivery-attempt", "x-replay-id", "x-sequence", "x-ordering-key",
+    "x-schema-version", "x-produced-at", "x-signature",
     "stripe-signature", "signature", "signature-input", "content-digest", "traceparent", "tracestate", "idempotency-key",
     "metadata", "metadata-flavor",
 }  # fmt: skip

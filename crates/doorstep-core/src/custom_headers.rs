@@ -131,7 +131,7 @@ fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name.as_str()) || RESERVED_STARTS.iter().any(|start| name.starts_with(start))
 }
 
-const RESERVED: [&str; 35] = [
+const RESERVED: [&str; 38] = [
     // Of one connection, not of a message.
     "connection",
     "keep-alive",
@@ -161,6 +161,9 @@ const RESERVED: [&str; 35] = [
     "x-delivery-attempt",
     "x-replay-id",
     "x-sequence",
+    "x-ordering-key",
+    "x-schema-version",
+    "x-produced-at",
     "x-signature",
     "stripe-signature",
     "signature",
@@ -220,7 +223,7 @@ mod tests {
             tracestate idempotency-key metadata metadata-flavor x-aws-ec2-metadata-token \
             x-aws-ec2-metadata-token-ttl-seconds x-amz-date x-amzn-trace-id x-google x-google-metadata-request \
             x-goog-iap x-gfe x-gfe-x x-azure-ref x-fd-healthprobe x-ms-version x-event-id x-event-type x-delivery-id \
-            x-delivery-attempt x-replay-id x-sequence x-signature x-hub-signature x-hub-signature-256 stripe-signature";
+            x-delivery-attempt x-replay-id x-sequence x-ordering-key x-schema-version x-produced-at x-signature x-hub-signature x-hub-signature-256 stripe-signature";
         for name in names.split_whitespace() {
             for spelled in [name.to_owned(), name.to_uppercase(), name.replace('-', "_")] {
                 let fault = parse(&spelled, "1").err();

@@ -5,6 +5,8 @@
 mod cloud_event;
 pub mod link;
 
+pub use cloud_event::percent_encoded;
+
 use std::sync::Arc;
 
 use bytes::Bytes;

@@ -89,8 +89,8 @@ fn is_json(content_type: &str) -> bool {
     essence == "application/json" || essence.ends_with("+json")
 }
 
-/// A header's value: a space, `"`, `%` and whatever is not printable ASCII is encoded (HTTP binding, 3.1.3.2).
-pub(super) fn percent_encoded(text: &str) -> String {
+/// Text as a header's value: a space, `"`, `%` and whatever is not printable ASCII is encoded (HTTP binding, 3.1.3.2).
+pub fn percent_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {

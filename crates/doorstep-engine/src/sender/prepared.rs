@@ -12,7 +12,7 @@ use doorstep_core::event::Event;
 use doorstep_core::id::{AttemptId, DestinationId, TenantId};
 use doorstep_core::id_map::IdMap;
 use doorstep_core::outcome::Fault;
-use doorstep_core::output::Output;
+use doorstep_core::output::{Output, percent_encoded};
 use doorstep_core::signature::{ExtraStyle, Message, Secret, Signer};
 use doorstep_core::time::Timestamp;
 use http::Method;
@@ -42,6 +42,9 @@ const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 const GITHUB_EVENT: HeaderName = HeaderName::from_static("x-github-event");
 const GITHUB_DELIVERY: HeaderName = HeaderName::from_static("x-github-delivery");
 const SEQUENCE: HeaderName = HeaderName::from_static("x-sequence");
+const ORDERING_KEY: HeaderName = HeaderName::from_static("x-ordering-key");
+const SCHEMA_VERSION: HeaderName = HeaderName::from_static("x-schema-version");
+const PRODUCED_AT: HeaderName = HeaderName::from_static("x-produced-at");
 
 /// What people see instead of a secret.
 const MASK: &str = "***";
@@ -157,6 +160,12 @@ impl Prepared {
         headers.insert(EVENT_TYPE, value(event.event_type.to_string()));
         headers.insert(DELIVERY_ID, value(request.delivery.id.to_string()));
         headers.insert(DELIVERY_ATTEMPT, HeaderValue::from(request.number()));
+        if let Some(version) = &event.schema_version {
+            headers.insert(SCHEMA_VERSION, value(percent_encoded(version)));
+        }
+        if let Some(at) = event.produced_at {
+            headers.insert(PRODUCED_AT, value(at.to_rfc3339()));
+        }
         if request.destination.settings.extra_signatures.contains(&ExtraStyle::Github) {
             // Receivers made for GitHub read nothing without them. A name that the producer or the destination gives the
             // event stays: it may be the one that the receiver knows.
@@ -172,6 +181,7 @@ impl Prepared {
         }
         if let Some(slot) = &request.delivery.ordering {
             headers.insert(SEQUENCE, HeaderValue::from(slot.sequence));
+            headers.insert(ORDERING_KEY, value(percent_encoded(&slot.key)));
         }
         Ok(headers)
     }

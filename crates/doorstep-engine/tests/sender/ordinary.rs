@@ -9,7 +9,7 @@ use doorstep_core::destination::SigningSecret;
 use doorstep_core::id::AttemptId;
 use doorstep_core::outcome::{Class, Outcome, Quota, StatusOverrides};
 use doorstep_core::signature::{ExtraStyle, SharedSecret, TOLERANCE_DEFAULT, VerifyingKey, verify};
-use doorstep_core::time::Millis;
+use doorstep_core::time::{Millis, Timestamp};
 use doorstep_engine::sender::SendFault;
 
 use crate::support::{Bench, NOW, OK, Order, Receiver, SECRET, expect_status};
@@ -43,7 +43,9 @@ async fn the_payload_arrives_byte_for_byte_and_signed() {
     ] {
         assert_eq!(got.headers.get(name).map(String::as_str), Some(value), "{name}");
     }
-    for absent in ["x-replay-id", "x-sequence", "transfer-encoding", "connection", "cookie"] {
+    // The producer said neither, and nothing is ordered.
+    let unsaid = ["x-replay-id", "x-sequence", "x-ordering-key", "x-schema-version", "x-produced-at"];
+    for absent in unsaid.into_iter().chain(["transfer-encoding", "connection", "cookie"]) {
         assert_eq!(got.headers.get(absent), None);
     }
     let secret: SharedSecret = SECRET.parse().unwrap();
@@ -62,11 +64,25 @@ async fn replayed_and_ordered_requests_say_so() {
     let (receiver, mut requests) = Receiver::answering(OK).await;
     let mut order = Order::to(receiver.url());
     order.replay_id = Some("rpl_1".to_owned());
-    order.delivery.ordering = Some(OrderingSlot { key: "customer-1".into(), sequence: 42 });
+    order.delivery.ordering = Some(OrderingSlot { key: "customer-1 Ä%".into(), sequence: 42 });
     expect_status(&bench.send(&order).await, 200);
     let got = requests.recv().await.unwrap();
     assert_eq!(got.header("x-replay-id"), Some(&b"rpl_1"[..]));
     assert_eq!(got.header("x-sequence"), Some(&b"42"[..]));
+    assert_eq!(got.header("x-ordering-key"), Some(&b"customer-1%20%C3%84%25"[..]));
+}
+
+#[tokio::test]
+async fn what_the_producer_said_of_version_and_time_is_sent_along() {
+    let bench = Bench::default();
+    let (receiver, mut requests) = Receiver::answering(OK).await;
+    let mut order = Order::to(receiver.url());
+    order.event.schema_version = Some("2026-11 \u{df}".into());
+    order.event.produced_at = Some(Timestamp(1_700_000_000_123));
+    expect_status(&bench.send(&order).await, 200);
+    let got = requests.recv().await.unwrap();
+    assert_eq!(got.header("x-schema-version"), Some(&b"2026-11%20%C3%9F"[..]));
+    assert_eq!(got.header("x-produced-at"), Some(&b"2023-11-14T22:13:20.123Z"[..]));
 }
 
 #[tokio::test]
