@@ -11,7 +11,7 @@ pub(crate) mod seen;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use doorstep_core::api_key::Scope;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
@@ -170,6 +170,8 @@ pub(crate) fn routes<S: Clone + Send + Sync + 'static>(document: &utoipa::openap
     let page: Arc<str> = page::html().into();
     Router::new()
         .route("/openapi.json", get(move || async move { file("application/json", document.to_string()) }))
+        // Who opens the server's address in a browser wants to know what it is.
+        .route("/", get(|| async { Redirect::to("/docs") }))
         .route("/docs", get(move || async move { file("text/html; charset=utf-8", page.to_string()) }))
         .route("/docs/page.css", get(|| async { file("text/css", page::CSS.to_owned()) }))
         .route("/docs/page.js", get(|| async { file("text/javascript", page::JS.to_owned()) }))

@@ -239,8 +239,15 @@ fn no_answer_is_kept_on_its_way_or_taken_for_something_else() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut routes = documented();
     routes.extend(
-        [("GET", "/v1"), ("GET", "/v1/nothing"), ("PUT", "/v1/tenants"), ("GET", "/openapi.json"), ("GET", "/docs")]
-            .map(|(m, p)| (m.to_owned(), p.to_owned())),
+        [
+            ("GET", "/v1"),
+            ("GET", "/v1/nothing"),
+            ("PUT", "/v1/tenants"),
+            ("GET", "/openapi.json"),
+            ("GET", "/docs"),
+            ("GET", "/"),
+        ]
+        .map(|(m, p)| (m.to_owned(), p.to_owned())),
     );
     for (method, path) in &routes {
         runtime.block_on(async {

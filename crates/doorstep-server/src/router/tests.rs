@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use futures_util::FutureExt;
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -16,8 +16,8 @@ use super::to_its_end;
 use crate::auth::world::{ADMIN, World};
 use crate::openapi::seen::DOCUMENT;
 
-/// What the description does not have: itself, and the page that shows it. Whoever adds a line here says in the matrix of callers who may ask.
-const OUTSIDE: [&str; 4] = ["/openapi.json", "/docs", "/docs/page.css", "/docs/page.js"];
+/// What the description does not have: itself, the page that shows it, and the way there. Whoever adds a line here says in the matrix of callers who may ask.
+const OUTSIDE: [&str; 5] = ["/", "/openapi.json", "/docs", "/docs/page.css", "/docs/page.js"];
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
 
 /// Every path that the router knows. It tells them when it is shown, and nowhere else.
@@ -31,6 +31,16 @@ fn paths<S>(router: &Router<S>) -> BTreeSet<String> {
 
 fn described() -> BTreeSet<String> {
     DOCUMENT["paths"].as_object().unwrap().keys().cloned().collect()
+}
+
+#[tokio::test]
+async fn the_servers_address_leads_to_the_page_about_its_api() {
+    let world = World::new().await;
+    let answer = world.answer("GET", "/", &[], Value::Null).await;
+    assert_eq!(
+        (answer.status(), &answer.headers()["location"]),
+        (StatusCode::SEE_OTHER, &HeaderValue::from_static("/docs"))
+    );
 }
 
 #[tokio::test]
