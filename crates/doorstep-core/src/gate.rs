@@ -19,8 +19,8 @@ use crate::dice::Jitter;
 use crate::outcome::{Outcome, Quota};
 use crate::time::{Millis, Timestamp};
 
-use advertised::Advertised;
 pub use advertised::AdvertisedQuota;
+use advertised::{Advertised, Verdict};
 pub use breaker::Breaker;
 pub use concurrency::Concurrency;
 pub use learned_pace::{LearnedPace, LearnedReason};
@@ -295,11 +295,13 @@ impl Gate {
                 self.state.concurrency.accepted(&permit, limits, now);
                 self.state.pace.succeeded(&permit, limits, now);
                 changes.extend(self.flows(&permit, limits, now));
-                if self.says(quota, &permit, limits, now)
-                    && let Some(Quota { resets_in, .. }) = quota
-                {
-                    let spent = (resets_in, ThrottleReason::QuotaSpent);
-                    changes.extend(self.state.throttle.held(spent, limits, now, jitter));
+                match self.says(quota, &permit, limits, now) {
+                    Verdict::NotSpent => {}
+                    Verdict::Spent { resets_in } => {
+                        let spent = (resets_in, ThrottleReason::QuotaSpent);
+                        changes.extend(self.state.throttle.held(spent, limits, now, jitter));
+                    }
+                    Verdict::Wrong => self.state.throttle.quota_was_wrong(now),
                 }
             }
             Outcome::Throttled { wait } => {
@@ -389,10 +391,10 @@ impl Gate {
         }
     }
 
-    /// It accepted, and perhaps says what is left of its quota. Returns whether that is spent and to be waited for.
-    fn says(&mut self, quota: Option<Quota>, permit: &Permit, limits: &GateLimits, now: Timestamp) -> bool {
+    /// It accepted, and perhaps says what is left of its quota.
+    fn says(&mut self, quota: Option<Quota>, permit: &Permit, limits: &GateLimits, now: Timestamp) -> Verdict {
         if quota.is_none() && self.advertised.is_none() {
-            return false;
+            return Verdict::NotSpent;
         }
         let quota = quota.map(|quota| Quota { resets_in: quota.resets_in.min(limits.wait_max), ..quota });
         self.advertised.get_or_insert_default().accepted(quota, permit.heard, self.in_flight, now)

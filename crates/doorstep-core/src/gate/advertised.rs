@@ -43,6 +43,18 @@ struct Spent {
     ignored_until: Timestamp,
 }
 
+/// What an answer says of a quota that is spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    NotSpent,
+    /// It has to be waited for until then.
+    Spent {
+        resets_in: Millis,
+    },
+    /// It is said to be spent, again and again, and requests are accepted all the same.
+    Wrong,
+}
+
 /// The quota of a receiver as people see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdvertisedQuota {
@@ -97,9 +109,8 @@ impl Advertised {
         self.heard
     }
 
-    /// A request was accepted. `heard`: what [`Advertised::heard`] was when it left; `in_flight`: the others. Returns whether a quota that
-    /// is spent has to be waited for.
-    pub(super) fn accepted(&mut self, quota: Option<Quota>, heard: u32, in_flight: u32, now: Timestamp) -> bool {
+    /// A request was accepted. `heard`: what [`Advertised::heard`] was when it left; `in_flight`: the others.
+    pub(super) fn accepted(&mut self, quota: Option<Quota>, heard: u32, in_flight: u32, now: Timestamp) -> Verdict {
         let is_later = heard >= self.claim.heard && now < self.claim.until;
         self.claim.accepted = self.claim.accepted.saturating_add(is_later.into());
         let is_newer = heard == self.heard;
@@ -107,7 +118,7 @@ impl Advertised {
             if is_newer {
                 self.forget();
             }
-            return false;
+            return Verdict::NotSpent;
         };
         // Of requests that were under way together nobody knows which was counted first: the lesser count is right, unless the difference
         // is more than their number. Then the quota has been filled up.
@@ -124,11 +135,14 @@ impl Advertised {
         }
         self.left = self.said.saturating_sub(in_flight.into());
         self.most = self.most.max(quota.left.saturating_add(1));
-        let is_spent = quota.left == 0 && self.spent.again(quota.resets_in, now);
-        if self.claim.accepted > self.claim.left || quota.left == 0 && !is_spent {
+        let verdict = match quota {
+            Quota { left: 0, resets_in } => self.spent.again(resets_in, now),
+            Quota { .. } => Verdict::NotSpent,
+        };
+        if self.claim.accepted > self.claim.left || verdict == Verdict::Wrong {
             self.ignore(now);
         }
-        is_spent
+        verdict
     }
 
     /// It says nothing any more.
@@ -145,14 +159,14 @@ impl Advertised {
 }
 
 impl Spent {
-    /// A request was accepted as the last one. Returns whether that has to be believed.
-    fn again(&mut self, resets_in: Millis, now: Timestamp) -> bool {
+    /// A request was accepted as the last one.
+    fn again(&mut self, resets_in: Millis, now: Timestamp) -> Verdict {
         self.beyond = if now < self.until { self.beyond.saturating_add(1) } else { 0 };
         self.until = self.until.max(now + resets_in);
         if self.beyond > BEYOND_MAX {
             self.ignored_until = now + IGNORED_FOR;
         }
-        now >= self.ignored_until
+        if now < self.ignored_until { Verdict::Wrong } else { Verdict::Spent { resets_in } }
     }
 
     fn notice_clock(&mut self, now: Timestamp) {

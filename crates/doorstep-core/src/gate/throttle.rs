@@ -147,6 +147,13 @@ impl Throttle {
         Some(GateChange::Unthrottled)
     }
 
+    /// It was left alone because its quota was spent, which was not so.
+    pub(super) fn quota_was_wrong(&mut self, now: Timestamp) {
+        if self.reason == Some(ThrottleReason::QuotaSpent) {
+            (self.until, self.reason, self.updated_at) = (None, None, now);
+        }
+    }
+
     pub(super) fn clear(&mut self, now: Timestamp) {
         (self.until, self.reason, self.consecutive, self.updated_at) = (None, None, 0, now);
     }

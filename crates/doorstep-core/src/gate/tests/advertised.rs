@@ -108,14 +108,23 @@ fn a_receiver_that_takes_more_than_it_says_is_not_held_to_what_it_says() {
 }
 
 #[test]
-fn a_receiver_that_always_says_that_nothing_is_left_is_waited_for_once() {
+fn a_receiver_that_always_says_that_nothing_is_left_is_not_waited_for() {
     let mut bench = Bench::new();
-    for permit in bench.admit_all() {
+    let permits = bench.admit_all();
+    for (n, permit) in permits.into_iter().enumerate() {
+        bench.settle(permit, ok(0, 86_400));
+        assert_eq!(bench.gate.state().throttle.until().is_some(), n < 4, "after {n} others");
+    }
+    assert_eq!(bench.admit_all().len(), 10);
+    // A throttle for another reason stays.
+    let mut bench = Bench::new();
+    let mut permits = bench.admit_all();
+    let refused = permits.pop().unwrap();
+    bench.settle(refused, refusal(3_600));
+    for permit in permits {
         bench.settle(permit, ok(0, 60));
     }
-    assert_eq!(bench.wait_out().why, Why::Throttle);
-    bench.send(ok(0, 60));
-    assert_eq!(bench.admit_all().len(), 10);
+    assert_eq!(throttled_for(&bench), Millis::from_secs(3_600));
     // One per minute is a quota, and every answer is the last one.
     let mut bench = Bench::new();
     for _ in 0..10 {
