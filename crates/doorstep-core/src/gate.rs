@@ -38,7 +38,7 @@ pub struct Gate {
     probe_in_flight: bool,
     /// On the heap: most receivers say nothing of a quota.
     advertised: Option<Box<Advertised>>,
-    /// What is refused now is refused in company: see [`Gate::is_in_company`].
+    /// What is refused now is refused in company: see [`Gate::mark_in_company`].
     in_company: bool,
 }
 
@@ -271,7 +271,7 @@ impl Gate {
 
     /// Another destination at the same host was refused lately as well: they may share a limit, and the refusal that is settled next may
     /// be due to the other.
-    pub fn is_in_company(&mut self) {
+    pub fn mark_in_company(&mut self) {
         self.in_company = true;
     }
 

@@ -383,7 +383,7 @@ impl Scheduler {
         let Flight { lane: key, host, delivery, permit, withdrawn, again } = flight;
         let Some(lane) = self.lanes[key.index()].as_mut() else { return };
         if outcome.is_refusal() && self.company.refused(lane.plan.tenant_id, &host, key, now) {
-            lane.gate.is_in_company();
+            lane.gate.mark_in_company();
         }
         let charge = if permit.is_probe() { Charge::Probe } else { Charge::Attempt };
         let before = lane.gate.learned(&lane.plan.limits);

@@ -113,9 +113,11 @@ impl Ceiling {
 
     /// In which time two thirds of the gap are closed: while it is doubted, before it is raised again.
     pub(super) fn approach(&self) -> Millis {
+        // It may have been stored by a version that did not note it.
+        let approach = self.approach.clamp(APPROACH_MIN, APPROACH_MAX);
         match self.held {
-            Some(_) => Millis(self.trust.0 / RAISES_PER_TRUST).min(self.approach),
-            None => self.approach,
+            Some(_) => Millis(self.trust.0 / RAISES_PER_TRUST).clamp(Millis(1), approach),
+            None => approach,
         }
     }
 
@@ -167,5 +169,14 @@ mod tests {
         }
         assert_eq!(trusted, [60, 120, 240, 240, 240]);
         assert_eq!(Ceiling::after(Some(ceiling), Rate::per_second(5), trust, T0).trust, trust);
+    }
+    #[test]
+    fn one_that_was_stored_by_another_version_or_damaged_is_approached_all_the_same() {
+        for held in [None, Some(Rate::per_second(9))] {
+            let stored = Ceiling::after(None, Rate::per_second(10), Millis::ZERO, T0);
+            let stored = Ceiling { held, trust: Millis::ZERO, approach: Millis::ZERO, ..stored };
+            let pace = Rate::per_second(5);
+            assert!((pace..=Rate::per_second(10)).contains(&stored.approached_from(pace)), "{held:?}");
+        }
     }
 }

@@ -102,8 +102,10 @@ impl Slower {
 
     fn is_wrong(&mut self) {
         if std::mem::take(&mut self.is_in_vain) {
+            // Whatever was stored, the shift stays small.
+            self.wrong = self.wrong.min(MISTAKES_MAX);
             self.rest = REST_MIN << (2 * self.wrong);
-            self.wrong = (self.wrong + 1).min(MISTAKES_MAX);
+            self.wrong += 1;
         }
     }
 }

@@ -33,7 +33,7 @@ impl Changes {
         let now = Rate::over(admitted, lasted);
         if let Some(before) = self.sustained.replace(now) {
             let differs = now.max(before) > now.min(before).percent(DIFFERS_PERCENT);
-            self.seen = if differs { (self.seen + 1).min(SEEN_MAX) } else { self.seen.saturating_sub(1) };
+            self.seen = if differs { self.seen.saturating_add(1).min(SEEN_MAX) } else { self.seen.saturating_sub(1) };
         }
     }
 }
