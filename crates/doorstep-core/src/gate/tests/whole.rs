@@ -223,3 +223,49 @@ fn a_pause_during_the_ramp_is_not_held_against_the_receiver() {
     };
     assert_eq!(ramp_after(3), ramp_after(0));
 }
+
+/// What was added since is not in a gate that an older version stored.
+fn without(state: &mut serde_json::Value, names: &[&str]) {
+    match state {
+        serde_json::Value::Object(fields) => {
+            fields.retain(|name, _| !names.contains(&name.as_str()));
+            fields.values_mut().for_each(|field| without(field, names));
+        }
+        serde_json::Value::Array(items) => items.iter_mut().for_each(|item| without(item, names)),
+        _ => {}
+    }
+}
+
+#[test]
+fn a_gate_that_an_older_version_stored_goes_on() {
+    const ADDED: [&str; 9] = [
+        "approach",
+        "changes",
+        "in_company",
+        "slower",
+        "before_narrowing",
+        "configured_next_at",
+        "burst_left",
+        "burst_sent",
+        "maintenances",
+    ];
+    let mut bench = Bench::new();
+    for _ in 0..5 {
+        for _ in 0..20 {
+            bench.send_when_allowed(OK);
+        }
+        bench.send_when_allowed(refusal(1));
+    }
+    let mut stored = serde_json::to_value(bench.gate.state()).unwrap();
+    let before = stored.to_string();
+    without(&mut stored, &ADDED);
+    assert!(ADDED.iter().all(|name| before.contains(name)), "{before}");
+    bench.gate = Gate::restore(serde_json::from_value(stored).unwrap());
+    let learned = bench.gate.state().pace.learned();
+    assert!(learned.is_some());
+    for _ in 0..20 {
+        bench.send_when_allowed(OK);
+    }
+    assert!(bench.gate.state().pace.learned() >= learned, "it goes on to grow");
+    bench.send_when_allowed(refusal(1));
+}
